@@ -80,4 +80,4 @@ def aggregated(kind: str, seconds: float, pick: str, **labels: str) -> dict[str,
     more = "".join(f"&{name}={value}" for name, value in labels.items())
     page = f"/v1/metrics/query?kind={kind}&window={seconds:.0f}s&aggregation={pick}{more}"
     series = asked(page).get("series", [])
-    return {one["labels"]["pod_uid"]: one["values"][pick] for one in series}
+    return {found["labels"]["pod_uid"]: found["values"][pick] for found in series}

@@ -27,7 +27,7 @@ _HEAD = (
 def wait(turn: Mapping[str, Any]) -> float:
     """Milliseconds that all services waited for each second of CPU that they used."""
     waits = turn["wait"].values()
-    return float(1000 * sum(one["waited"] for one in waits) / sum(one["used"] for one in waits))
+    return float(1000 * sum(turn["waited"] for turn in waits) / sum(turn["used"] for turn in waits))
 
 
 def rows(turns: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -58,7 +58,7 @@ def main() -> None:
     load = os.getloadavg()[0]
     found = emulated.run(indicators_node, "delayacct", "no_timer_check")
     (base.cache() / "indicators.json").write_text(json.dumps(found, indent=1) + "\n")
-    turns = [one for one in found.values() if isinstance(one, dict) and "arm" in one]
+    turns = [turn for turn in found.values() if isinstance(turn, dict) and "arm" in turn]
     page = RESULTS / "indicators.md"
     table = _HEAD + "".join(rows(turns))
     page.write_text(_TURNS.sub(lambda found: f"{found[1]}{table}{found[2]}", page.read_text()))

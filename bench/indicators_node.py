@@ -159,7 +159,7 @@ def _slo(percent: int, asked: Mapping[str, float]) -> dict[str, Any]:
 
 def _targets(found: Mapping[str, Any]) -> dict[str, float]:
     """Values of services under the default threshold; of the CPU that they request, 80 %."""
-    waits = [one["ms/s"] for one in found["wait"].values()]
+    waits = [turn["ms/s"] for turn in found["wait"].values()]
     pressures = [found["koordlet's"]["psi"][case.name] for case in SERVICES]
     return {
         "sched_wait": round(statistics.mean(waits), 1),

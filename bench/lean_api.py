@@ -140,7 +140,11 @@ class LeanApi:
             some = [large_cluster.pod(number, 1000) for number in numbers[first : first + most]]
             return some, len(numbers)
         label = _label(query)
-        chosen = [one for one in self._chosen(asked) if label is None or _has_label(one, label)]
+        chosen = [
+            document
+            for document in self._chosen(asked)
+            if label is None or _has_label(document, label)
+        ]
         return chosen[first : first + most], len(chosen)
 
     def _pod_numbers(self, asked: Asked, fields: str) -> range:

@@ -36,10 +36,10 @@ for directory in directories:
                 time.sleep(0.2)
 print("ready", flush=True)
 while True:
-    for one in made:
-        one.send(b"x" * 100)
-    for one in made:
-        one.recv(100)
+    for process in made:
+        process.send(b"x" * 100)
+    for process in made:
+        process.recv(100)
     time.sleep(1)
 """
 

@@ -253,7 +253,7 @@ def settings(runs: Sequence[Run]) -> dict[str, object]:
     sizes = [len(large_cluster.status(node, 0)) for node in range(20)]
     sent = [len(message) for node in range(20) for message in node_link.messages(node)]
     return {
-        **{one.name: str(one) for one in runs},
+        **{run.name: str(run) for run in runs},
         "connections": "one a node, TLS, its own token"
         + "".join(
             f"; {one.connections} of {one.nodes} nodes, more files may not be open here"
@@ -274,7 +274,7 @@ def plot(runs: Sequence[Run], name: str = "reports") -> None:
     import matplotlib.pyplot as plt
 
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(14, 4), layout="constrained")
-    runs = [one for one in runs if not one.gated]
+    runs = [run for run in runs if not run.gated]
     nodes = [one.nodes for one in runs]
     left.plot(nodes, [one.cores for one in runs], "o-")
     for one in runs:

@@ -155,13 +155,13 @@ def read(folder: Path, most: int) -> Machines:
         found.append((cores * percent / 100, used * 1024, cores[0], capacity.max() * 1024))
         if len(found) == most:
             break
-    length = int(np.median([len(one[0]) for one in found])) // DAY * DAY
-    whole = [one for one in found if len(one[0]) >= length]
+    length = int(np.median([len(machine_load[0]) for machine_load in found])) // DAY * DAY
+    whole = [machine_load for machine_load in found if len(machine_load[0]) >= length]
     return Machines(
-        np.array([one[0][:length] for one in whole]),
-        np.array([one[1][:length] for one in whole]),
-        np.array([one[2] for one in whole]),
-        np.array([one[3] for one in whole]),
+        np.array([machine_load[0][:length] for machine_load in whole]),
+        np.array([machine_load[1][:length] for machine_load in whole]),
+        np.array([machine_load[2] for machine_load in whole]),
+        np.array([machine_load[3] for machine_load in whole]),
     )
 
 
@@ -177,7 +177,7 @@ def run(machines: Machines, rule: Rule, proportion: float) -> Outcome:
     for step in range(machines.cpu.shape[1]):
         at = _START + step * STEP
         cpu, memory = machines.cpu[:, step], machines.memory[:, step]
-        limits = np.array([one.limits[MEMORY] for one in present])
+        limits = np.array([given.limits[MEMORY] for given in present])
         killed = np.flatnonzero(memory > limits) if step >= DAY else np.zeros(0, dtype=np.intp)
         # What a container uses beyond its limit is not seen, it is killed at it.
         rule.learn(cpu, np.minimum(memory, limits) if step >= DAY else memory, at)
@@ -187,7 +187,9 @@ def run(machines: Machines, rule: Rule, proportion: float) -> Outcome:
         for machine in killed.tolist():
             had = before[machine] or present[machine]
             held = {
-                name: one for name, one in lowered(had, present[machine]).items() if MEMORY in name
+                name: amount
+                for name, amount in lowered(had, present[machine]).items()
+                if MEMORY in name
             }
             rule.killed(machine, float(limits[machine]), held, at)
         due = range(len(present)) if step % HOUR == 0 else killed.tolist()
@@ -211,7 +213,7 @@ def _count(
     present: Sequence[ResizableResources],
     killed: Rows,
 ) -> None:
-    requests = np.array([(one.requests[CPU] / 1000, one.requests[MEMORY]) for one in present])
+    requests = np.array([(given.requests[CPU] / 1000, given.requests[MEMORY]) for given in present])
     outcome.requested += requests.sum(axis=0)
     outcome.used += np.minimum(np.array([cpu, memory]).T, requests).sum(axis=0)
     outcome.kills += len(killed)

@@ -87,7 +87,7 @@ async def read_leader(
     """The body of a page of the leader, whose Lease is at a namespace and a name.
 
     Raises:
-        AskError: nobody leads, or the leader is no pod with this page.
+        AskError: nobody leads, or the leader is not a pod with this page.
         ApiError: there is no answer.
     """
     from koord_kube.protocol.api import NotFoundError

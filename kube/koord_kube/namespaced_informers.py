@@ -88,12 +88,12 @@ class NamespacedInformers(Generic[T]):
     @property
     def problem(self) -> str:
         """Reason why objects may be old, in a line; "" while there is none."""
-        return next(filter(None, (one.informer.problem for one in self._sources())), "")
+        return next(filter(None, (source.informer.problem for source in self._sources())), "")
 
     def is_known(self, namespace: str) -> bool:
         """True once all objects of a namespace have been read."""
         return namespace in self._wanted and any(
-            one.informer.synced for one in self._sources() if namespace in one.namespaces
+            source.informer.synced for source in self._sources() if namespace in source.namespaces
         )
 
     def of(self, namespace: str) -> Mapping[str, T]:
@@ -102,9 +102,9 @@ class NamespacedInformers(Generic[T]):
 
     async def catch_up(self, namespace: str, patience: float) -> None:
         """Wait until all of a namespace is known that was written before; see ``Informer``."""
-        for one in list(self._sources()):
-            if namespace in one.namespaces and one.informer.synced:
-                await one.informer.catch_up(patience)
+        for source in list(self._sources()):
+            if namespace in source.namespaces and source.informer.synced:
+                await source.informer.catch_up(patience)
                 return
 
     def follow(self, group: TaskGroup, namespaces: Set[str]) -> None:
@@ -119,7 +119,11 @@ class NamespacedInformers(Generic[T]):
         self._succeed()
         for namespace in namespaces - before:
             self._recall(namespace)
-        missing = {one for one in namespaces if not any(one in each for each in self._reached())}
+        missing = {
+            namespace
+            for namespace in namespaces
+            if not any(namespace in each for each in self._reached())
+        }
         if len(self._own) + len(missing) <= MOST_OWN:
             for namespace in missing:
                 self._own[namespace] = self._started(group, {namespace}, namespace)
@@ -129,24 +133,26 @@ class NamespacedInformers(Generic[T]):
     def _succeed(self) -> None:
         """Let a source of all namespaces that has read everything replace the others."""
         if self._wide and self._wide[-1].informer.synced:
-            for one in self._wide[:-1]:
-                self._stop(one)
+            for source in self._wide[:-1]:
+                self._stop(source)
             self._wide = self._wide[-1:]
             for namespace in self._own.keys() & self._wide[0].namespaces:
                 self._stop(self._own.pop(namespace))
-        if self._wide and not any(one.namespaces & self._wanted for one in self._wide):
-            for one in self._wide:
-                self._stop(one)
+        if self._wide and not any(source.namespaces & self._wanted for source in self._wide):
+            for source in self._wide:
+                self._stop(source)
             self._wide = []
 
     def _recall(self, namespace: str) -> None:
         """Tell what is known of a namespace that was left and is asked for again."""
-        for one in self._wide:
-            for key, value in one.informer.objects.items() if namespace in one.namespaces else ():
+        for source in self._wide:
+            for key, value in (
+                source.informer.objects.items() if namespace in source.namespaces else ()
+            ):
                 self._changed(key, None, value)
 
     def _reached(self) -> Iterator[Set[str]]:
-        return (one.namespaces for one in self._sources())
+        return (source.namespaces for source in self._sources())
 
     def _sources(self) -> Iterator[_Source]:
         yield from self._own.values()

@@ -178,7 +178,7 @@ def test_the_node_is_exported_where_the_definition_is(
     zones = there["status"]["topologyZone"]
     assert zones[0]["resources"] == {"capacity": {"example.com/nic": "1"}}
     assert zones[-1]["type"] == "GPU"
-    assert [one["plugin"] for one in koordlet.events("reporter plugin withheld")] == ["bad"]
+    assert [event["plugin"] for event in koordlet.events("reporter plugin withheld")] == ["bad"]
     # It goes with its definition, and comes again.
     cluster.kubectl("delete", "crd", NAME)
     until(lambda: len(problems()) == 2, seconds=150.0)

@@ -117,7 +117,7 @@ async def test_a_resize_outlives_its_leader_and_is_undone(cluster: RealCluster) 
         return shop_pod()["spec"]["containers"][0]["resources"]
 
     def events() -> set[str]:
-        return {one["reason"] for one in cluster.get("events", "-n", "shop")["items"]}
+        return {event["reason"] for event in cluster.get("events", "-n", "shop")["items"]}
 
     managers = [cluster.manager(name, *flags) for name in ("m7", "m8")]
     for manager in managers:

@@ -74,7 +74,7 @@ def explanations() -> dict[str, Any]:
 
 
 def install_koordinator(cluster: RealCluster) -> None:
-    """What its chart has, as far as the page touches it."""
+    """Objects of its chart, as far as the page touches them."""
     cluster.namespace(NAMESPACE)
     role = {"apiGroup": RBAC, "kind": "ClusterRole", "name": "view"}
     kinds = {"deployment": "Deployment", "daemonset": "DaemonSet"}
@@ -94,8 +94,8 @@ def install_koordinator(cluster: RealCluster) -> None:
 def images(cluster: RealCluster) -> dict[str, str]:
     items = cluster.get("deployments,daemonsets", "-n", NAMESPACE)["items"]
     return {
-        one["metadata"]["name"]: one["spec"]["template"]["spec"]["containers"][0]["image"]
-        for one in items
+        item["metadata"]["name"]: item["spec"]["template"]["spec"]["containers"][0]["image"]
+        for item in items
     }
 
 

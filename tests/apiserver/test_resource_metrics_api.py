@@ -181,7 +181,7 @@ async def test_autoscalers_go_by_it_through_the_death_of_the_leader(
         assert len(top(cluster, "pods", "-n", "shop", "-l", "app=web")) == 3
         path = "/apis/custom.metrics.k8s.io/v1beta1/namespaces/shop/pods/*/pod_cpu_usage"
         found = json.loads(cluster.kubectl("get", "--raw", f"{path}?labelSelector=app%3Dapi"))
-        assert [(one["value"], one["window"]) for one in found["items"]] == [("600m", 300)] * 3
+        assert [(item["value"], item["window"]) for item in found["items"]] == [("600m", 300)] * 3
 
 
 async def test_somebody_elses_registration_stays(cluster: RealCluster) -> None:

@@ -212,7 +212,7 @@ async def test_while_no_manager_runs(cluster: RealCluster) -> None:
 
 
 async def problems(cluster: RealCluster) -> list[dict[str, str]]:
-    """What ``koordctl doctor`` finds wrong."""
+    """The problems that ``koordctl doctor`` finds."""
     config = cluster.server.kubeconfig("admin", ADMIN)
     command = [console_script("koordctl"), "doctor", "cluster", "--json", f"--kubeconfig={config}"]
     done = await asyncio.to_thread(

@@ -21,13 +21,13 @@ def ours(vector: Vector) -> dict[str, Any]:
     given = vector.given
     selector = read_selector(given["selector"])
     _, suffix = split(given["name"])
-    series = [read(one, given["expired"]) for one in given["series"]]
-    present = [one for one in series if one.points]
+    series = [read(each_series, given["expired"]) for each_series in given["series"]]
+    present = [each_series for each_series in series if each_series.points]
     if suffix:
         return shown(aggregate(present, suffix, selector))
     if selector.group_by:
         return {}  # which the server refuses
-    chosen = [one for one in present if selector.labels.matches(one.labels)]
+    chosen = [each_series for each_series in present if selector.labels.matches(each_series.labels)]
     return shown(latest(chosen) if given["latest"] else chosen)
 
 
@@ -39,9 +39,9 @@ def read(series: Any, expired: float) -> MetricSeries:
 
 def shown(found: list[MetricSeries]) -> dict[str, Any]:
     return {
-        f"{sorted(one.labels.items())} {place} {name}": value
-        for one in found
-        for place, point in enumerate(one.points)
+        f"{sorted(each_series.labels.items())} {place} {name}": value
+        for each_series in found
+        for place, point in enumerate(each_series.points)
         for name, value in (
             ("value", f"{point.value:.9g}"),
             ("time", round(point.time * 1000)),

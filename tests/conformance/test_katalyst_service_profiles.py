@@ -79,7 +79,7 @@ def a_bad_indicator_costs_itself_alone(
         return False
     if field == "error":
         return True
-    first = next(one for one in vector.given["system"] if one["name"] == field)
+    first = next(indicator for indicator in vector.given["system"] if indicator["name"] == field)
     return {"indicatorLevel": "UpperBound", "value": here[field]} in first["indicators"]
 
 
@@ -87,7 +87,11 @@ def bounds_are_not_below_zero(
     vector: Vector, field: str, here: vectors.Fields, _there: vectors.Fields
 ) -> bool:
     """Nothing that is measured is."""
-    bounds = (one["indicators"] for one in vector.given.get("system", ()) if one["name"] == field)
+    bounds = (
+        indicator["indicators"]
+        for indicator in vector.given.get("system", ())
+        if indicator["name"] == field
+    )
     return field not in here and any(bound["value"] < 0 for listed in bounds for bound in listed)
 
 

@@ -36,7 +36,7 @@ STORED = {
     "cgroup//kubepods/besteffort/cpu.quota.cgroup": -1,
     "cgroupNuma//kubepods/burstable/1/mem.total.numa.cgroup": 24_576 + 12_288,
 }
-"""What the agent keeps of the recorded texts, by the kernel's own numbers."""
+"""Metrics that the agent keeps of the recorded texts, by the kernel's own numbers."""
 AS_THE_KERNEL = ("mem_stats", "mem_numa_stats", "cpu_stats")
 """Tables with the kernel's own names, of which the client takes those that it knows."""
 
@@ -56,20 +56,20 @@ def document(node: RecordedNode, name: str) -> Any:
 
 def undated(tree: Any) -> Any:
     if isinstance(tree, dict):
-        return {name: undated(one) for name, one in tree.items() if name != "update_time"}
-    return [undated(one) for one in tree] if isinstance(tree, list) else tree
+        return {name: undated(part) for name, part in tree.items() if name != "update_time"}
+    return [undated(part) for part in tree] if isinstance(tree, list) else tree
 
 
 def misfits(data: Any, fields: Any, path: str) -> Iterator[str]:
-    """What of a document Go's client would leave out, or refuse the whole document for."""
+    """Parts of a document that Go's client would leave out, or refuse all of it for."""
     if isinstance(fields, list):
-        for one in data:
-            yield from misfits(one, fields[0], f"{path}[]")
+        for part in data:
+            yield from misfits(part, fields[0], f"{path}[]")
     elif isinstance(fields, dict):
-        for name, one in data.items():
+        for name, part in data.items():
             known = fields.get(name, fields.get("*"))
             if known is not None:
-                yield from misfits(one, known, f"{path}.{name}")
+                yield from misfits(part, known, f"{path}.{name}")
             elif not any(f".{table}" in path for table in AS_THE_KERNEL):
                 yield f"{path}.{name}: not known"
     elif not fits(data, fields):

@@ -20,8 +20,8 @@ forms = pytest.mark.parametrize("path", FORMS, ids=lambda path: path.stem)
 
 def questions(path: Path) -> dict[str, dict[str, Any]]:
     """By id; all but texts have one."""
-    body = [one for one in yaml.safe_load(path.read_text())["body"] if one["type"] != "markdown"]
-    found = {one["id"]: one for one in body}
+    body = [part for part in yaml.safe_load(path.read_text())["body"] if part["type"] != "markdown"]
+    found = {part["id"]: part for part in body}
     assert len(found) == len(body)
     return found
 
@@ -30,7 +30,7 @@ def questions(path: Path) -> dict[str, dict[str, Any]]:
 def test_hosts_accept_the_form(path: Path) -> None:
     form = yaml.safe_load(path.read_text())
     assert form.keys() == {"name", "description", "labels", "body"}
-    assert {one["type"] for one in form["body"]} <= KINDS
+    assert {part["type"] for part in form["body"]} <= KINDS
     for question in questions(path).values():
         assert question["attributes"]["label"]
         assert question.keys() <= {"type", "id", "attributes", "validations"}

@@ -94,7 +94,7 @@ def test_the_overlay_has_our_parts_and_leaves_configuration_alone() -> None:
     pattern = OVERLAY["patches"][0]["target"]["name"]
     left_alone = {key for key in objects if _is_map(key) and re.fullmatch(pattern, key[2])}
     assert left_alone == {key for key in objects if _is_map(key)}
-    assert {one["name"] for one in OVERLAY["images"]} <= COMMANDS.keys()
+    assert {image["name"] for image in OVERLAY["images"]} <= COMMANDS.keys()
     patched = yaml.safe_load(OVERLAY["patches"][1]["patch"])
     [container] = patched["spec"]["template"]["spec"]["containers"]
     assert CONTAINERS["daemonset", patched["metadata"]["name"]] == container["name"]

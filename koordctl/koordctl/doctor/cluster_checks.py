@@ -10,8 +10,8 @@ from koord_kube.definitions.catalogue import DEFINITIONS
 
 from koordctl.cluster_status import leadership
 from koordctl.crds import is_same, versions_of
+from koordctl.doctor.check_results import CheckResult, Level, some
 from koordctl.doctor.cluster_survey import ClusterSurvey
-from koordctl.doctor.findings import Finding, Level, some
 from koordctl.leader_client import LEADERS, MANAGER_LEADER, SCHEDULER_LEADER
 from koordctl.render import count
 
@@ -29,7 +29,7 @@ _DEFAULT = "default-scheduler"
 _INSTALL = "koordctl crds install"
 
 
-def check_cluster(survey: ClusterSurvey, now: datetime.datetime) -> Iterator[Finding]:
+def check_cluster(survey: ClusterSurvey, now: datetime.datetime) -> Iterator[CheckResult]:
     """Everything about a cluster; ``now`` is the time here."""
     yield from _unread(survey)
     yield from _definitions(survey)
@@ -42,13 +42,13 @@ def check_cluster(survey: ClusterSurvey, now: datetime.datetime) -> Iterator[Fin
     yield from _resources(survey)
 
 
-def _unread(survey: ClusterSurvey) -> Iterator[Finding]:
+def _unread(survey: ClusterSurvey) -> Iterator[CheckResult]:
     for kind, error in survey.errors.items():
         if kind not in ("NodeMetric", "Device"):  # their definitions have a line of their own
-            yield Finding(Level.UNKNOWN, kind, error, "run this as a user who may list them")
+            yield CheckResult(Level.UNKNOWN, kind, error, "run this as a user who may list them")
 
 
-def _definitions(survey: ClusterSurvey) -> Iterator[Finding]:
+def _definitions(survey: ClusterSurvey) -> Iterator[CheckResult]:
     about = "definitions"
     if "CustomResourceDefinition" in survey.errors:
         return
@@ -59,18 +59,18 @@ def _definitions(survey: ClusterSurvey) -> Iterator[Finding]:
     newer = {name for name in differ if versions_of(there[name]) - versions_of(ours[name])}
     if missing:
         level = Level.PROBLEM if missing & {*_NEEDED} else Level.WARNING
-        yield Finding(level, about, f"not installed: {some(missing)}", _INSTALL)
+        yield CheckResult(level, about, f"not installed: {some(missing)}", _INSTALL)
     if older := differ - newer:
         text = f"other than those of this koordctl: {some(older)}"
-        yield Finding(Level.WARNING, about, text, f"{_INSTALL} --dry-run, then without it")
+        yield CheckResult(Level.WARNING, about, text, f"{_INSTALL} --dry-run, then without it")
     if newer:
         text = f"with versions that this koordctl does not know: {some(newer)}"
-        yield Finding(Level.NOTE, about, text)
+        yield CheckResult(Level.NOTE, about, text)
     if not missing and not differ:
-        yield Finding(Level.OK, about, f"all {len(ours)} as this koordctl has them")
+        yield CheckResult(Level.OK, about, f"all {len(ours)} as this koordctl has them")
 
 
-def _leaders(survey: ClusterSurvey, now: datetime.datetime) -> Iterator[Finding]:
+def _leaders(survey: ClusterSurvey, now: datetime.datetime) -> Iterator[CheckResult]:
     if "Lease" in survey.errors:
         return
     for leader in LEADERS:
@@ -78,21 +78,21 @@ def _leaders(survey: ClusterSurvey, now: datetime.datetime) -> Iterator[Finding]
         state = leadership(spec, f"{survey.namespace}/{leader.lease}", now)
         name = leader.endpoint.name
         if state.leads:
-            yield Finding(Level.OK, name, state.words)
+            yield CheckResult(Level.OK, name, state.words)
         elif spec is None:
-            yield Finding(Level.NOTE, name, state.words)
+            yield CheckResult(Level.NOTE, name, state.words)
         else:
             way = f"kubectl -n {survey.namespace} get pods, and the log of {name}"
-            yield Finding(Level.PROBLEM, name, state.words, way)
+            yield CheckResult(Level.PROBLEM, name, state.words, way)
     for leader, document in (
         (MANAGER_LEADER, survey.manager),
         (SCHEDULER_LEADER, survey.scheduler),
     ):
         for problem in document.get("problems") or ():
-            yield Finding(Level.PROBLEM, leader.endpoint.name, str(problem))
+            yield CheckResult(Level.PROBLEM, leader.endpoint.name, str(problem))
 
 
-def _schedulers(survey: ClusterSurvey, now: datetime.datetime) -> Iterator[Finding]:
+def _schedulers(survey: ClusterSurvey, now: datetime.datetime) -> Iterator[CheckResult]:
     """Two that bind pods of one name take resources twice."""
     held = [place for place, spec in _leases(survey).items() if leadership(spec, "", now).leads]
     others = [
@@ -103,13 +103,13 @@ def _schedulers(survey: ClusterSurvey, now: datetime.datetime) -> Iterator[Findi
     way = "stop one of the two, or give one of them another schedulerName"
     if others and (survey.namespace, SCHEDULER_LEADER.lease) in held:
         text = f"another koord-scheduler leads by the Lease {some(others)}"
-        yield Finding(Level.PROBLEM, "schedulers", text, way)
+        yield CheckResult(Level.PROBLEM, "schedulers", text, way)
     if _DEFAULT in (survey.scheduler.get("profiles") or ()) and _KUBE_SCHEDULER in held:
         text = f"koord-scheduler and kube-scheduler both schedule pods of {_DEFAULT}"
-        yield Finding(Level.PROBLEM, "schedulers", text, way)
+        yield CheckResult(Level.PROBLEM, "schedulers", text, way)
 
 
-def _webhooks(survey: ClusterSurvey) -> Iterator[Finding]:
+def _webhooks(survey: ClusterSurvey) -> Iterator[CheckResult]:
     ready = _ready_services(survey)
     found = 0
     for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
@@ -123,30 +123,30 @@ def _webhooks(survey: ClusterSurvey) -> Iterator[Finding]:
                 yield from _webhook(str(hook.get("name")), client, ready, survey)
     if "failed calling webhook" in survey.probe_error:
         way = "the manager's log; until then failurePolicy says whether pods can be created"
-        yield Finding(Level.PROBLEM, "webhooks", survey.probe_error, way)
+        yield CheckResult(Level.PROBLEM, "webhooks", survey.probe_error, way)
     elif survey.probe_error:
         text = f"a pod could not be tried: {survey.probe_error}"
-        yield Finding(Level.UNKNOWN, "webhooks", text, "run this as a user who may create pods")
+        yield CheckResult(Level.UNKNOWN, "webhooks", text, "run this as a user who may create pods")
     elif found:
         text = f"{count(found, 'webhook')}; a pod that was tried passed all that select it"
-        yield Finding(Level.OK, "webhooks", text)
+        yield CheckResult(Level.OK, "webhooks", text)
 
 
 def _webhook(
     name: str, client: Json, ready: Mapping[str, bool], survey: ClusterSurvey
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     service = client["service"].get("name", "")
     if not client.get("caBundle"):
         text = f"{name} has no caBundle: the API server cannot trust it"
         way = "start the manager: its webhook server writes the caBundle"
-        yield Finding(Level.PROBLEM, "webhooks", text, way)
+        yield CheckResult(Level.PROBLEM, "webhooks", text, way)
     elif "EndpointSlice" not in survey.errors and not ready.get(service):
         text = f"{name}: the Service {survey.namespace}/{service} has no ready endpoint"
         way = f"kubectl -n {survey.namespace} get pods"
-        yield Finding(Level.PROBLEM, "webhooks", text, way)
+        yield CheckResult(Level.PROBLEM, "webhooks", text, way)
 
 
-def _api_services(survey: ClusterSurvey) -> Iterator[Finding]:
+def _api_services(survey: ClusterSurvey) -> Iterator[CheckResult]:
     for found in survey.of("APIService"):
         service = (found.get("spec") or {}).get("service") or {}
         if service.get("namespace") != survey.namespace:
@@ -154,14 +154,14 @@ def _api_services(survey: ClusterSurvey) -> Iterator[Finding]:
         conditions = (found.get("status") or {}).get("conditions") or ()
         available: Json = next((c for c in conditions if c.get("type") == "Available"), {})
         if available.get("status") == "True":
-            yield Finding(Level.OK, "API services", f"{_name(found)} is available")
+            yield CheckResult(Level.OK, "API services", f"{_name(found)} is available")
         else:
             reason = available.get("message") or "no reason given"
             text = f"{_name(found)} is not available: {reason}"
-            yield Finding(Level.PROBLEM, "API services", text, "the manager's log")
+            yield CheckResult(Level.PROBLEM, "API services", text, "the manager's log")
 
 
-def _nodes(survey: ClusterSurvey, now: datetime.datetime) -> Iterator[Finding]:
+def _nodes(survey: ClusterSurvey, now: datetime.datetime) -> Iterator[CheckResult]:
     nodes = {_name(node) for node in survey.of("Node")}
     reports = _reports(survey)
     never = nodes - reports.keys()
@@ -170,28 +170,28 @@ def _nodes(survey: ClusterSurvey, now: datetime.datetime) -> Iterator[Finding]:
     level = Level.PROBLEM if never | old == nodes else Level.WARNING
     if never:
         text = f"no report from {len(never)} of {count(len(nodes), 'node')}: {some(never)}"
-        yield Finding(level, "nodes", text, f"is koordlet installed there? {way}")
+        yield CheckResult(level, "nodes", text, f"is koordlet installed there? {way}")
     if old:
         text = f"silent for over 5 min: {len(old)} of {count(len(nodes), 'node')}: {some(old)}"
-        yield Finding(level, "nodes", text, way)
+        yield CheckResult(level, "nodes", text, way)
     if nodes and not never | old:
-        yield Finding(Level.OK, "nodes", f"all {len(nodes)} report")
+        yield CheckResult(Level.OK, "nodes", f"all {len(nodes)} report")
 
 
-def _clock(survey: ClusterSurvey, now: datetime.datetime) -> Iterator[Finding]:
+def _clock(survey: ClusterSurvey, now: datetime.datetime) -> Iterator[CheckResult]:
     made = _time((survey.probe.get("metadata") or {}).get("creationTimestamp"))
     if made is not None and abs(made - now) > _AHEAD:
         apart = round(abs(made - now).total_seconds())
         text = f"this machine and the API server differ by {apart} s"
-        yield Finding(Level.WARNING, "clocks", text, "ages above are by this machine's clock")
+        yield CheckResult(Level.WARNING, "clocks", text, "ages above are by this machine's clock")
         now = made
     ahead = {name for name, at in _reports(survey).items() if at - now > _AHEAD}
     if ahead:
         text = f"ahead of the API server: {some(ahead)}"
-        yield Finding(Level.WARNING, "clocks", text, "run chrony or systemd-timesyncd there")
+        yield CheckResult(Level.WARNING, "clocks", text, "run chrony or systemd-timesyncd there")
 
 
-def _resources(survey: ClusterSurvey) -> Iterator[Finding]:
+def _resources(survey: ClusterSurvey) -> Iterator[CheckResult]:
     """Resources that one program expects and another does not give."""
     gates = survey.manager.get("feature_gates") or {}
     plugins = {
@@ -204,15 +204,15 @@ def _resources(survey: ClusterSurvey) -> Iterator[Finding]:
         off = " and is off" if gates.get(gate) is False else ""
         text = f"nodes with GPUs do not offer {_GPU}: {some(without)}"
         way = f"the manager's gate {gate} writes it{off}"
-        yield Finding(Level.PROBLEM, "devices", text, way)
+        yield CheckResult(Level.PROBLEM, "devices", text, way)
     if offering and survey.scheduler and "DeviceShare" not in plugins:
         text = "nodes offer shared GPUs, and no profile of koord-scheduler has DeviceShare"
         way = "kubectl apply -k deploy/components/device-share"
-        yield Finding(Level.PROBLEM, "devices", text, way)
+        yield CheckResult(Level.PROBLEM, "devices", text, way)
     if survey.manager and not any(_offers(node, _BATCH) for node in survey.of("Node")):
         text = f"no node offers {_BATCH}: nothing is overcommitted"
         way = "set enable in colocation-config of the ConfigMap slo-controller-config"
-        yield Finding(Level.NOTE, "batch", text, way)
+        yield CheckResult(Level.NOTE, "batch", text, way)
 
 
 def _leases(survey: ClusterSurvey) -> Mapping[tuple[str, str], Json]:

@@ -1,4 +1,4 @@
-"""The command: what is looked at, and the findings as text or JSON."""
+"""The command: what is looked at, and the results as text or JSON."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from koord_host.kernel_files.interface import FileReader
 
 from koordctl import cluster_client, koordlet_client
+from koordctl.doctor.check_results import CheckResult, Level, lines, summary
 from koordctl.doctor.cluster_checks import check_cluster
 from koordctl.doctor.cluster_survey import ClusterSurvey, read_cluster
-from koordctl.doctor.findings import Finding, Level, lines, summary
 from koordctl.doctor.node_checks import check_node
 from koordctl.doctor.node_survey import is_node, read_node
 from koordctl.replay import UsageError
@@ -57,20 +57,20 @@ def run(arguments: argparse.Namespace) -> Iterator[str]:
         raise UsageError(
             "neither a node nor a cluster is here; say which, and give --kubeconfig=FILE"
         )
-    found: dict[str, list[Finding]] = {}
+    found: dict[str, list[CheckResult]] = {}
     for place in places:
         found[place] = list(_node(arguments, files) if place == NODE else _cluster(arguments))
         if not arguments.json:
             yield place
             yield from (f"  {line}" for line in lines(found[place]))
             yield ""
-    every = [finding for findings in found.values() for finding in findings]
+    every = [result for results in found.values() for result in results]
     if arguments.json:
-        rows = [finding.as_json(place) for place, group in found.items() for finding in group]
+        rows = [result.as_json(place) for place, group in found.items() for result in group]
         yield json.dumps(rows, indent=2, ensure_ascii=False)
     else:
         yield summary(every)
-    if any(finding.level is Level.PROBLEM for finding in every):
+    if any(result.level is Level.PROBLEM for result in every):
         raise SystemExit(1)
 
 
@@ -81,17 +81,17 @@ def _places(arguments: argparse.Namespace, files: FileReader) -> list[str]:
     return [place for place, is_here in there.items() if is_here]
 
 
-def _node(arguments: argparse.Namespace, files: FileReader) -> Iterator[Finding]:
+def _node(arguments: argparse.Namespace, files: FileReader) -> Iterator[CheckResult]:
     return check_node(read_node(files, arguments.address, arguments.koordlet_address))
 
 
-def _cluster(arguments: argparse.Namespace) -> Iterator[Finding]:
+def _cluster(arguments: argparse.Namespace) -> Iterator[CheckResult]:
     async def question(api: Client) -> ClusterSurvey:
         return await read_cluster(api, arguments.namespace)
 
     try:
         survey = cluster_client.ask_cluster(arguments, question)
     except AskError as error:
-        yield Finding(Level.PROBLEM, "API server", str(error))
+        yield CheckResult(Level.PROBLEM, "API server", str(error))
         return
     yield from check_cluster(survey, datetime.datetime.now(datetime.UTC))

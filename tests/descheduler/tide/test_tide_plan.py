@@ -216,7 +216,7 @@ def worlds(draw: st.DrawFn) -> TideWorld:
 
 
 def check(made: TideWorld) -> None:
-    """What holds after every step."""
+    """Check the rules that hold after every step."""
     state = made.state()
     changes = defaultdict(list)
     for at, name, _ in made.changes:

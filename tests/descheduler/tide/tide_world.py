@@ -46,7 +46,7 @@ BATCH = {
     "nodeSelector": {f"{PREFIX}/node-type": "offline"},
     "tolerations": [{"key": f"{PREFIX}/online-not-used", "operator": "Exists"}],
 }
-"""What batch jobs have in their pods."""
+"""Fields of the pods of batch jobs."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Findings about a cluster, by what its objects and the leaders' pages say."""
+"""Results of checks of a cluster, by what its objects and the leaders' pages say."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from koord_kube.definitions.catalogue import DEFINITIONS
+from koordctl.doctor.check_results import Level
 from koordctl.doctor.cluster_checks import check_cluster
 from koordctl.doctor.cluster_survey import ClusterSurvey
-from koordctl.doctor.findings import Level
 
 NOW = datetime.datetime(2026, 1, 1, 12, 0, 0, tzinfo=datetime.UTC)
 NAMESPACE = "ns"
@@ -131,9 +131,9 @@ def found_in(change: Callable[[Objects], None]) -> list[tuple[str, str, str]]:
     survey = good()
     change(survey)
     return [
-        (finding.level, finding.about, f"{finding.text} {finding.way_out}")
-        for finding in check_cluster(ClusterSurvey(NAMESPACE, **survey), NOW)
-        if finding.level != Level.OK
+        (result.level, result.about, f"{result.text} {result.way_out}")
+        for result in check_cluster(ClusterSurvey(NAMESPACE, **survey), NOW)
+        if result.level != Level.OK
     ]
 
 

@@ -1,4 +1,4 @@
-"""Findings about one node: what is wrong is named once, and nothing is said of what is right."""
+"""Results of checks of a node: what is wrong is named once, and nothing else is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from koord_model.version import VERSION
-from koordctl.doctor.findings import Level
+from koordctl.doctor.check_results import Level
 from koordctl.doctor.node_checks import check_node
 from koordctl.doctor.node_survey import NodeSurvey, units_of
 from koordctl.koordlet_documents import (
@@ -42,10 +42,10 @@ def unit(**settings: str) -> dict[str, Any]:
 
 
 def test_a_good_node_has_nothing_to_mend() -> None:
-    assert {finding.level for finding in check_node(GOOD)} == {Level.OK}
+    assert {result.level for result in check_node(GOOD)} == {Level.OK}
     nri = KoordletStatus(VERSION, HealthRow("ok"), HooksRow(nri=NriRow(connected=True)))
     other = replace(GOOD, endpoint="unix:///run/crio.sock", koordlet=nri, proxy=None)
-    assert {finding.level for finding in check_node(other)} == {Level.OK}
+    assert {result.level for result in check_node(other)} == {Level.OK}
 
 
 @pytest.mark.parametrize(

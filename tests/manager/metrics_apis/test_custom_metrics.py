@@ -20,16 +20,16 @@ TWO = {"containers": {"web": {"cpu": "1", "memory": "1Gi"}, "log": {"cpu": "2", 
 
 
 def values(document: Any) -> list[tuple[str, str]]:
-    return [(one["describedObject"]["name"], one["value"]) for one in document["items"]]
+    return [(item["describedObject"]["name"], item["value"]) for item in document["items"]]
 
 
 async def test_both_versions_are_found(get: Get) -> None:
     group = await get("/apis/custom.metrics.k8s.io")
-    assert [one["version"] for one in group["versions"]] == ["v1beta2", "v1beta1"]
+    assert [item["version"] for item in group["versions"]] == ["v1beta2", "v1beta1"]
     for version in ("v1beta1", "v1beta2"):
         found = await get(f"/apis/custom.metrics.k8s.io/{version}")
         assert {"nodes/node_cpu_usage", "pods/pod_cpu_load_1min"} <= {
-            one["name"] for one in found["resources"]
+            item["name"] for item in found["resources"]
         }
 
 
@@ -108,7 +108,7 @@ async def test_containers_are_selected_and_grouped(server: UsageServer, get: Get
     assert values(found) == [("two", "2")]
     assert values(await get(f"{SHOP}/*/pod_cpu_load_1min?{of}")) == [("two", "1100m")]
     found = await get(f"{SHOP}/*/pod_cpu_usage_agg_max?{of}groupBy%3Dcontainer")
-    groups = [one["metric"]["selector"]["matchLabels"] for one in found["items"]]
+    groups = [item["metric"]["selector"]["matchLabels"] for item in found["items"]]
     assert groups == [{"container": "log"}, {"container": "web"}]
     assert values(await get(f"{SHOP}/*/pod_cpu_usage_agg_avg?{of}")) == [("two", "1500m")]
     half = {"containers": {"web": TWO["containers"]["web"], "log": {}}}

@@ -74,12 +74,12 @@ class Bench:
         await self.taints.look()
 
     def evicted(self) -> list[str]:
-        paths = (one.path for one in self.api.asked if one.path.endswith("/eviction"))
+        paths = (request.path for request in self.api.asked if request.path.endswith("/eviction"))
         return [path.split("/")[-2] for path in paths]
 
     def events(self) -> dict[str, str]:
-        found = [one for key, one in self.api.objects.items() if key.resource == EVENTS]
-        return {one["reason"]: one["message"] for one in found}
+        found = [event for key, event in self.api.objects.items() if key.resource == EVENTS]
+        return {event["reason"]: event["message"] for event in found}
 
 
 @pytest.fixture

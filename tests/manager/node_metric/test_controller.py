@@ -10,7 +10,7 @@ from tests.support.kube_api import Key
 
 def started(bench):
     made: list = []
-    nodes = bench.nodes(lambda *change: [one.node_changed(*change) for one in made])
+    nodes = bench.nodes(lambda *change: [controller.node_changed(*change) for controller in made])
     made.append(controller.controller(bench.client, nodes, bench.configs(), bench.reported.append))
     bench.run(made[0].run())
     return made[0]

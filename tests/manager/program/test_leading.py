@@ -92,7 +92,7 @@ async def leader(tmp_path: Path) -> AsyncIterator[Leader]:
 async def test_all_controllers_follow_nodes_and_pods_with_one_watch_each(leader: Leader) -> None:
     await until(lambda: leader.api.count("create", "nodeslos"))
     for plural in ("/nodes", "/pods"):
-        asked = [one.verb for one in leader.api.asked if one.path.endswith(plural)]
+        asked = [request.verb for request in leader.api.asked if request.path.endswith(plural)]
         assert asked == ["watch"]
 
 

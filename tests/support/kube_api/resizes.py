@@ -20,10 +20,13 @@ _RESIZABLE = {"cpu", "memory"}
 
 
 def split(before: Object, new: Object) -> Object:
-    """What a request may change: resources and resize policies of containers, and nothing else."""
+    """Changes that a request may make: resources and resize policies of containers alone."""
     kept = copied(before)
-    given = {one.get("name"): one for one in new.get("spec", {}).get("containers") or ()}
-    if set(given) != {one["name"] for one in kept["spec"]["containers"]}:
+    given = {
+        container.get("name"): container
+        for container in new.get("spec", {}).get("containers") or ()
+    }
+    if set(given) != {container["name"] for container in kept["spec"]["containers"]}:
         raise invalid("Pod", kept["metadata"]["name"], ("spec", "Forbidden: only resources change"))
     for container in kept["spec"]["containers"]:
         for part in ("resources", "resizePolicy"):
@@ -34,7 +37,7 @@ def split(before: Object, new: Object) -> Object:
 
 
 def check(key: Key, before: Object, new: Object) -> None:
-    """What the API server refuses of a resize."""
+    """Refusals of a resize by the API server."""
     causes = list(_causes(before, new))
     if causes:
         raise invalid("Pod", key.name, *causes)
@@ -53,7 +56,7 @@ def _causes(before: Object, new: Object) -> Causes:
     for number, (old, now) in enumerate(pairs):
         where = f"spec.containers[{number}].resources"
         for part in ("requests", "limits"):
-            had, has = (amounts(_resources(one).get(part)) for one in (old, now))
+            had, has = (amounts(_resources(container).get(part)) for container in (old, now))
             removed = had.keys() & _RESIZABLE - has.keys()
             if removed:
                 causes.append((f"{where}.{part}", "Forbidden: resources cannot be removed"))
@@ -70,9 +73,9 @@ def _causes(before: Object, new: Object) -> Causes:
 
 def _is_supported(status: Any) -> bool:
     """By the first container that runs; with none the server cannot know."""
-    for one in status.get("containerStatuses") or ():
-        if "running" in (one.get("state") or {}):
-            return "resources" in one
+    for container in status.get("containerStatuses") or ():
+        if "running" in (container.get("state") or {}):
+            return "resources" in container
     return True
 
 

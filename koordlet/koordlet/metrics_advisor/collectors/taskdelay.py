@@ -193,7 +193,7 @@ def _sched_wait(
 
 
 def _tells(grown: ProcessDelays, seconds: float) -> bool:
-    """True if the average of the waits for disks is no chance."""
+    """True if there were enough waits for disks, or long enough ones, for an average."""
     much = grown.disk_wait >= _MUCH_WAITING * seconds * 1e9
     return grown.disk_waits >= _LEAST_DISK_WAITS or (grown.disk_waits > 0 and much)
 

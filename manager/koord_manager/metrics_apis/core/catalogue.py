@@ -137,7 +137,7 @@ class PodSamples:
 
 
 def _series(given: Mapping[tuple[tuple[str, str], ...], Iterable[Point]]) -> list[MetricSeries]:
-    """The series that have points; what is unknown, or more than a quantity takes, is no point."""
+    """The series that have points: values that are known, and that a quantity can hold."""
     points: Iterator[tuple[tuple[tuple[str, str], ...], tuple[Point, ...]]] = (
         (labels, tuple(point for point in values if 0 <= point.value < _MOST))
         for labels, values in given.items()

@@ -3,7 +3,7 @@
 1. A taint counts for ``HOLD_SECONDS`` after it was last asked for, as in Katalyst.
 2. At most ``MOST_PERCENT`` of the nodes have such taints, and always one may: plugins of all nodes
    may go wrong at once. Who has one keeps it; others wait in the order in which they were asked
-   for. One that is to go takes a place until it has gone.
+   for. One that is to go takes a place until it is removed.
 3. A taint is ours if the Node's annotation names it: others' of the same key stay.
 
 ``NoExecute`` is not among the effects: it would evict all pods at once, beyond every budget.

@@ -101,7 +101,7 @@ class Windows:
                 del self._of[node][kind]
         self._of = {node: kinds for node, kinds in self._of.items() if kinds}
         self._since = {key: at for key, at in self._since.items() if at >= since}
-        self._owners = {key: one for key, one in self._owners.items() if one.seen >= since}
+        self._owners = {key: owner for key, owner in self._owners.items() if owner.seen >= since}
 
     def _windows(self) -> Iterator[tuple[str, str, dict[str, Verdict]]]:
         for node, kinds in self._of.items():

@@ -242,9 +242,9 @@ def test_usage_of_the_last_minute_is_beside_that_of_the_window(samples: Samples)
     for series in (Series("pod_cpu_usage", ("u1",)), Series("container_cpu_usage", ("u1", "c1"))):
         for age in range(0, 300, 10):
             samples.append(NOW - age, [Sample(series, 2.0 if age <= 60 else 0.5)])
-    one = record("a", "u1")
-    inside = {key: Container(one.pod, f"name-{key}", key) for key in ("c1", "c2")}
-    pods = (replace(one, containers=inside),)
+    first = record("a", "u1")
+    inside = {key: Container(first.pod, f"name-{key}", key) for key in ("c1", "c2")}
+    pods = (replace(first, containers=inside),)
     status = status_of(samples, NodeMetricInputs(pods=pods, with_recent=True))
     assert status["extensions"] == {"pykoord": {"recentSeconds": 60.0}}
     [reported] = status["podsMetric"]

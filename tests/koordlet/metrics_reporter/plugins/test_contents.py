@@ -1,4 +1,4 @@
-"""What of a reporter plugin's content counts, and how it is merged with ours."""
+"""Content of reporter plugins that counts, and how it is merged with ours."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ async def test_a_reporter_by_katalysts_skeleton_runs_unchanged(tmp_path: Path) -
             wanted = [{"gpus": {"status": {"topologyZone": zone}}} for zone in zones]
             while wanted:
                 # What the skeleton's stub sends, it does not answer.
-                wanted = [one for one in wanted if one != host.reported()]
+                wanted = [content for content in wanted if content != host.reported()]
                 await asyncio.sleep(0.01)
             for task in tasks:
                 task.cancel()

@@ -50,7 +50,7 @@ def test_a_profile_goes_before_the_settings_and_leaves_its_baseline_alone() -> N
     )
     slo = NodeSLO(services=(profile,))
     plan = cpu_weight.plan(view(pods=[web("first"), web("second")], slo=slo), SETTINGS, None)
-    assert [one.value for one in plan.desired] == [4096, 8192]
+    assert [wanted.value for wanted in plan.desired] == [4096, 8192]
     assert "pods of ns/web compete" in plan.decisions[1].outcome
 
 

@@ -153,7 +153,7 @@ def test_a_profile_says_of_which_pods_whatever_their_class(enabled: bool) -> Non
     profile = ServiceProfile("ns/web", names, "ns", {}, enabled, memory_baseline=frozenset("b"))
     seen = node(*pods)
     seen = replace(seen, node=replace(seen.node, slo=NodeSLO(services=(profile,))))
-    found = {one.pod for one in plan(seen, Settings(), None).decisions}
+    found = {decision.pod for decision in plan(seen, Settings(), None).decisions}
     assert found == {"ns/b", "ns/d"} | ({"ns/a", "ns/c"} if enabled else set())
 
 

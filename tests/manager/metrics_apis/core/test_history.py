@@ -19,7 +19,7 @@ def sample(at: float, *pods: str) -> UsageSample:
 
 
 def times(history: UsageHistory, node: str, now: float) -> list[float]:
-    return [one.time - NOW for one in history.of(node, NOW + now, 900)]
+    return [sample.time - NOW for sample in history.of(node, NOW + now, 900)]
 
 
 def test_old_samples_go_but_not_the_newest_one() -> None:
@@ -44,7 +44,7 @@ def test_frequent_reports_and_many_nodes_stay_in_bounds() -> None:
         history.add("n1", sample(at, "a", "b"))
     kept = history.of("n1", NOW + 100, 900)
     assert len(kept) == 32
-    assert len({id(one.keys) for one in kept}) == 1, "names are kept once"
+    assert len({id(sample.keys) for sample in kept}) == 1, "names are kept once"
     history.add("n2", sample(5000))
     assert times(history, "n1", 100) == []
 

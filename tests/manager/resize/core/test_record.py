@@ -61,7 +61,7 @@ def test_failures_that_are_due_to_a_resize(
 ) -> None:
     failures = (ContainerFailure("c", AT + seconds, is_kill),)
     failed = replace(RESIZED, failures=failures, restarts=frozenset(restarts))
-    found = {name: one.reason for name, one in record.harm(failed, DONE, NO_REPORT).items()}
+    found = {name: harm.reason for name, harm in record.harm(failed, DONE, NO_REPORT).items()}
     assert found == ({"c": harm} if harm else {})
     others = replace(failed, containers={"c": ResizableResources({CPU: 1})})
     assert record.harm(others, DONE, NO_REPORT) == {}  # what somebody has set since stays

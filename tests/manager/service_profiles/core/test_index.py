@@ -144,15 +144,15 @@ def test_one_profile_of_a_workload_counts():
     shop = Shop()
     named, other = profile(created="2026-02"), profile("other", created="2026-01")
     twin = profile(source=TWIN, created="2025-01")
-    for one in (twin, other, named):
-        shop.put(one)
+    for given in (twin, other, named):
+        shop.put(given)
     shop.pod(0, "n1")
     shop.index.refresh()
     assert shop.reason(named) == ""
     wanted = "ServiceProfileDescriptor shop/web is for the same Deployment, and goes before"
     assert (shop.reason(other), shop.reason(twin)) == (wanted, wanted)
     found = shop.index.why("shop/web", ["n1"])
-    assert [(one["in_force"], one["nodes"]) for one in found["profiles"]] == [
+    assert [(profile["in_force"], profile["nodes"]) for profile in found["profiles"]] == [
         (True, {"n1": 1}),
         (False, {}),
     ]
@@ -162,8 +162,8 @@ def test_one_profile_of_a_workload_counts():
     )
     assert "no profiles in namespace pub" in shop.index.why("pub/web", ())["reason"]
 
-    for one in (named, other):
-        shop.index.profile_changed((SPD.value, one.key), None)
+    for given in (named, other):
+        shop.index.profile_changed((SPD.value, given.key), None)
     del shop.workloads["web"]
     shop.index.refresh()
     assert shop.reason(twin) == "apps/v1 Deployment shop/web does not exist"

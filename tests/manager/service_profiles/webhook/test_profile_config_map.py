@@ -1,4 +1,4 @@
-"""Which ConfigMaps with profiles of services are refused, and in what words."""
+"""Refusals of ConfigMaps with profiles of services, and their words."""
 
 from __future__ import annotations
 

@@ -79,7 +79,12 @@ def codename(processor: dict[str, str]) -> str | None:
         return None
     family, model = int(processor.get("cpu family", 0)), int(processor.get("model", 0))
     return next(
-        (name for (one, models), name in _ZEN.items() if family == one and model in models), None
+        (
+            name
+            for (zen_family, models), name in _ZEN.items()
+            if family == zen_family and model in models
+        ),
+        None,
     )
 
 

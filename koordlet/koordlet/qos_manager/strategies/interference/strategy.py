@@ -76,7 +76,7 @@ class Settings:
     points: Annotated[int, Meta(ge=1, le=10)] = 3
     """So many outliers in a row make a victim."""
     psi_floor_percent: Annotated[float, Meta(ge=0, le=100)] = 20.0
-    """Less pressure is no outlier."""
+    """Less pressure is never an outlier."""
     cpi_least_cores: Annotated[float, Meta(ge=0)] = 0.25
     """Cycles per instruction of a container that uses less say nothing."""
     psi_warm_up_points: Annotated[int, Meta(ge=5, le=1000)] = 30

@@ -1,4 +1,4 @@
-"""One finding of a check, and findings as text. No IO."""
+"""The result of a check, and results as text. No IO."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """The result of a check; ``way_out`` is what to do about it, "" where nothing is to be done."""
 
     level: Level
@@ -30,7 +30,7 @@ class Finding:
     way_out: str = ""
 
     def as_json(self, place: str) -> Mapping[str, str]:
-        """The finding as part of a document; ``place`` is "node" or "cluster"."""
+        """The result as part of a document; ``place`` is "node" or "cluster"."""
         return {
             "place": place,
             "level": self.level,
@@ -40,19 +40,19 @@ class Finding:
         }
 
 
-def lines(findings: Iterable[Finding]) -> Iterator[str]:
+def lines(results: Iterable[CheckResult]) -> Iterator[str]:
     """A line for each, and below it the way out."""
     rows: list[tuple[str, str, str]] = []
-    for finding in findings:
-        rows.append((finding.level, clean(finding.about), clean(finding.text)))
-        if finding.way_out:
-            rows.append(("", "", f"→ {clean(finding.way_out)}"))
+    for result in results:
+        rows.append((result.level, clean(result.about), clean(result.text)))
+        if result.way_out:
+            rows.append(("", "", f"→ {clean(result.way_out)}"))
     return table(rows) if rows else iter(())
 
 
-def summary(findings: Iterable[Finding]) -> str:
+def summary(results: Iterable[CheckResult]) -> str:
     """The last line: how many need something done."""
-    levels = [finding.level for finding in findings]
+    levels = [result.level for result in results]
     problems, warnings = levels.count(Level.PROBLEM), levels.count(Level.WARNING)
     if not problems and not warnings:
         return "nothing to mend"
