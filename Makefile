@@ -105,6 +105,6 @@ proto: $(STAMP)dev ## Write the protobuf modules from the .proto files.
 clean: ## Remove what the targets above made.
 	rm -rf $(VENV) build */build *.egg-info */*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-$(STAMP)%: pyproject.toml demo/pyproject.toml simulation/pyproject.toml tools/virtualenv
+$(STAMP)%: pyproject.toml demo/pyproject.toml simulation/pyproject.toml tools/virtualenv tools/helm
 	@tools/virtualenv $(VENV) $*
 	@touch $@

@@ -5,8 +5,9 @@ line there that ends with ``# chart: NAME`` or ``# chart: NAME, what it is`` is 
 is NAME's default in ``values.yaml``, and the template has NAME in its place. A component is in the
 chart under a condition, a line of its kustomization: ``# chart: switch NAME, what it is`` (NAME is
 true) or ``# chart: if EXPRESSION`` (of Helm's templates). What a component patches, values do in
-the chart. Its definitions are made from ``koord_kube.definitions``, and what Helm says after an
-installation from ``deploy/notes.txt``, with a line for each component that it has.
+the chart. Its definitions are made from ``koord_kube.definitions``, its README from
+``deploy/chart-readme.txt`` and its values, and what Helm says after an installation from
+``deploy/notes.txt``, with a line for each component that it has.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ BASE = DEPLOY / "base"
 CHART = DEPLOY / "chart"
 COMPONENTS = DEPLOY / "components"
 NOTES = DEPLOY / "notes.txt"
+README = DEPLOY / "chart-readme.txt"
 MADE = "# Made by tools/deploy_files.py; do not edit.\n"
+_LONGEST_DEFAULT = 60
+"""Characters that still fit into the table of the chart's README."""
 _SETTING = re.compile(
     r"^(\s*(?:- (?:[\w.-]+: )?|[\w.-]+: ))(\S.*?) # chart: ([A-Za-z.]+)(?:, (.+))?$"
 )
@@ -121,9 +125,10 @@ def settings(texts: Mapping[str, str]) -> dict[str, Setting]:
             if match is None:
                 continue
             default, name = yaml.safe_load(match[2]), match[3]
-            known = found.setdefault(name, Setting(default, match[4] or ""))
+            known = found.get(name, Setting(default, ""))
             if known.default != default:
                 raise ValueError(f"{file}: {name} is {default!r} here, {known.default!r} elsewhere")
+            found[name] = Setting(default, known.about or match[4] or "")
     return found
 
 
@@ -147,6 +152,7 @@ def made() -> dict[str, str]:
     files = {
         "Chart.yaml": _chart(),
         "values.yaml": MADE + "".join(f"{line}\n" for line in _values(_tree(known))),
+        "README.md": _readme(known),
         "values.schema.json": json.dumps(_schema(_tree(known)), indent=2) + "\n",
     }
     files |= {f"templates/{_flat(file)}": template(file, text) for file, text in sources().items()}
@@ -214,6 +220,15 @@ def _notes() -> str:
     return text.replace("COMPONENTS\n", "".join(f"{line}\n" for line in lines))
 
 
+def _readme(known: Mapping[str, Setting]) -> str:
+    rows = []
+    for name, value in sorted(known.items()):
+        default = json.dumps(value.default)
+        shown = f"`{default}`" if len(default) <= _LONGEST_DEFAULT else "…"
+        rows.append(f"| `{name}` | {shown} | {value.about} |\n")
+    return f"<!--\n{MADE}-->\n" + README.read_text().replace("VALUES\n", "".join(rows))
+
+
 def _tree(known: Mapping[str, Setting]) -> dict[str, Any]:
     tree: dict[str, Any] = {}
     for name, setting in known.items():
@@ -239,7 +254,7 @@ def _values(tree: Mapping[str, Any], indent: str = "") -> Iterator[str]:
 def _schema(tree: Mapping[str, Any]) -> dict[str, Any]:
     """Schema of the chart's values for Helm, which then rejects unknown names."""
     fields = {
-        name: {"type": _TYPES[type(value.default)]}
+        name: {"type": _TYPES[type(value.default)], "description": value.about}
         if isinstance(value, Setting)
         else _schema(value)
         for name, value in tree.items()

@@ -22,7 +22,7 @@ PLACES = {"RELEASE-NAMESPACE": NAMESPACE, "REGISTRY": "registry.test", "NODE": "
 SETTINGS = {"colocation-config": '{"enable": false}'}
 RECORD = "sh.helm.release.v1.koordinator.v1"
 HELM = '#!/bin/sh\necho "$@" >> helm-calls\n'
-"""Stands for Helm, which no registry has: it only notes what it is asked."""
+"""Stands for Helm, since Koordinator's chart is not here: it only notes what it is asked."""
 RBAC = "rbac.authorization.k8s.io"
 GROUP = "scheduling.koordinator.sh"
 CONFIGURATIONS = {

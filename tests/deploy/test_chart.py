@@ -1,107 +1,63 @@
-"""The chart, rendered by Go's own template engine, is what the kustomization is."""
+"""The chart, rendered by Helm, is what the kustomization is."""
 
 from __future__ import annotations
 
-import copy
-import importlib.util
 import json
 import re
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
 import pytest
 import yaml
-from jsonschema import Draft202012Validator, ValidationError
 from koord_kube.definitions.catalogue import DEFINITIONS
 from koord_model.version import VERSION
 
+from tests.deploy.helm import helm, needs_helm, notes, rendered
 from tests.deploy.manifests import NAMESPACE, Id, Object, everything, installed, load, read
 from tests.docs.test_advice import _exists
 from tools import deploy_files
 from tools.deploy_files import (
     CHART,
-    component,
     components,
     made,
-    settings,
     sources,
     template,
     values,
 )
 
 VALUES = CHART / "values.yaml"
-SCHEMA = CHART / "values.schema.json"
 Values = dict[str, Any]
-Render = Callable[[Values], list[str]]
-
-# In a process of its own: Go's runtime changes the signal handlers of the one it is in.
-_RENDER = """
-import json, sys
-from pathlib import Path
-import go_template
-for line in sys.stdin:
-    made = [go_template.render(Path(name), json.loads(line)).decode() for name in sys.argv[1:]]
-    print(json.dumps(made), flush=True)
-"""
-rendering = pytest.mark.skipif(
-    importlib.util.find_spec("go_template") is None, reason="needs py-go-template (extra test-all)"
-)
 
 
 def defaults() -> Values:
     return dict(*load(VALUES.read_text()))
 
 
-@pytest.fixture(scope="module")
-def render_all() -> Iterator[Render]:
-    """The templates as Helm has them, the notes first: the same engine, with its functions."""
-    names = [str(path) for path in sorted((CHART / "templates").iterdir())]
-    assert names[0].endswith("/NOTES.txt")
-    command = [sys.executable, "-c", _RENDER, *names]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as renderer:
-        assert renderer.stdin
-        assert renderer.stdout
-        questions, answers = renderer.stdin, renderer.stdout
-
-        def rendered(values: Values) -> list[str]:
-            print(json.dumps({"Values": values}), file=questions, flush=True)
-            return list(json.loads(answers.readline()))
-
-        yield rendered
+def nested(given: Mapping[str, Any]) -> Values:
+    """Values by their names with dots, as somebody writes them."""
+    made: Values = {}
+    for name, value in given.items():
+        *parents, last = name.split(".")
+        place = made
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        place[last] = value
+    return made
 
 
-@pytest.fixture(scope="module")
-def render(render_all: Render) -> Render:
-    """The objects' templates."""
-    return lambda values: render_all(values)[1:]
+def objects(given: Mapping[str, Any]) -> dict[Id, Object]:
+    """What Helm makes of values by their names with dots."""
+    return read([rendered(nested(given))])
 
 
-def with_value(name: str, value: Any) -> Values:
-    values = defaults()
-    put(values, name, value)
-    return values
-
-
-def put(values: Values, name: str, value: Any) -> None:
-    *parents, last = name.split(".")
-    place = values
-    for one in parents:
-        place = place[one]
-    assert last in place
-    place[last] = value
-
-
-def parsed(objects: Mapping[Id, Object]) -> dict[Id, Object]:
+def parsed(found: Mapping[Id, Object]) -> dict[Id, Object]:
     """The same, and of files in ConfigMaps what their YAML says: templates quote its texts."""
     return {
         key: given | {"data": {name: _file(name, text) for name, text in given["data"].items()}}
         if given["kind"] == "ConfigMap"
         else given
-        for key, given in objects.items()
+        for key, given in found.items()
     }
 
 
@@ -171,12 +127,12 @@ def test_its_definitions_are_those_of_the_code() -> None:
     assert read_back == sorted(DEFINITIONS, key=lambda one: str(one["metadata"]["name"]))
 
 
-@rendering
-def test_by_default_it_is_the_kustomization(render: Render) -> None:
-    assert read(render(defaults())) == installed()
+@needs_helm
+def test_by_default_it_is_the_kustomization() -> None:
+    assert objects({}) == installed()
 
 
-@rendering
+@needs_helm
 @pytest.mark.parametrize(
     ("component", "wanted"),
     [
@@ -211,145 +167,101 @@ def test_by_default_it_is_the_kustomization(render: Render) -> None:
         ("quotas", {"scheduler.quotas": True}),
     ],
 )
-def test_a_value_brings_its_components_and_no_other(
-    render_all: Render, component: str, wanted: Values
-) -> None:
-    values = defaults()
-    for name, value in wanted.items():
-        put(values, name, value)
-    notes, *texts = render_all(values)
-    assert listed(notes) == {"koord-manager", "koordlet", *component.split()}
-    objects, wanted_objects = parsed(read(texts)), parsed(installed(*component.split()))
-    assert objects.keys() == wanted_objects.keys()
-    added = objects.keys() - installed().keys()
-    assert {key: objects[key] for key in added} == {key: wanted_objects[key] for key in added}
+def test_a_value_brings_its_components_and_no_other(component: str, wanted: Values) -> None:
+    found, wanted_objects = parsed(objects(wanted)), parsed(installed(*component.split()))
+    assert found.keys() == wanted_objects.keys()
+    added = found.keys() - installed().keys()
+    assert {key: found[key] for key in added} == {key: wanted_objects[key] for key in added}
 
 
-def listed(notes: str) -> set[str]:
-    return set(re.findall(r"^  - (\S+)$", notes, re.MULTILINE))
-
-
-@rendering
-def test_the_notes_name_three_commands_that_there_are(render_all: Render) -> None:
-    notes, *_ = render_all(with_value("namespace", "elsewhere"))
-    assert listed(notes) == {"koord-manager", "koordlet"}
-    commands = re.findall(r"^  ((?:kubectl|koordctl) .*?) +# ", notes, re.MULTILINE)
+@needs_helm
+@pytest.mark.parametrize(("given", "names"), [({}, set()), (ALL_COMPONENTS, {*components()})])
+def test_the_notes_name_what_there_is_and_three_commands(given: Values, names: set[str]) -> None:
+    said = notes(nested({"namespace": "elsewhere", **given}))
+    listed = re.findall(r"^  - (\S+)$", said, re.MULTILINE)
+    assert sorted(listed) == sorted({"koord-manager", "koordlet", *names})
+    commands = re.findall(r"^  ((?:kubectl|koordctl) .*?) +# ", said, re.MULTILINE)
     assert [command.split()[:1] for command in commands] == [["kubectl"], ["koordctl"], ["kubectl"]]
     assert _exists(commands[1])
     assert [command.count(" elsewhere") for command in commands] == [1, 1, 0]
-    assert VERSION in notes
+    assert VERSION in said
 
 
-@rendering
-def test_gates_that_are_off_bring_no_rights(render: Render) -> None:
-    values = defaults()
-    put(values, "koordlet.featureGates", "MemoryEvict=false,Accelerators=false")
-    put(values, "manager.featureGates", "ColocationProfileController=false")
-    assert read(render(values)).keys() == installed().keys()
+@needs_helm
+def test_gates_that_are_off_bring_no_rights() -> None:
+    off = {"koordlet.featureGates": "MemoryEvict=false,Accelerators=false"}
+    off |= {"manager.featureGates": "ColocationProfileController=false"}
+    assert objects(off).keys() == installed().keys()
 
 
-@rendering
-def test_another_namespace_is_everywhere_but_in_kube_system(render: Render) -> None:
-    values = with_value("namespace", "elsewhere")
-    for name, value in ALL_COMPONENTS.items():
-        put(values, name, value)
-    text = "\n---\n".join(render(values))
-    objects = load(text)
-    assert len(objects) == len(everything())
-    assert NAMESPACE not in json.dumps(objects)
-    namespaces = {one["metadata"].get("namespace", "") for one in objects}
+@needs_helm
+def test_another_namespace_is_everywhere_but_in_kube_system() -> None:
+    found = load(rendered(nested({**ALL_COMPONENTS, "namespace": "elsewhere"})))
+    assert len(found) == len(everything())
+    assert NAMESPACE not in json.dumps(found)
+    namespaces = {one["metadata"].get("namespace", "") for one in found}
     assert namespaces == {"", "elsewhere", "kube-system"}
-    assert {one["metadata"]["name"] for one in objects if one["kind"] == "Namespace"} == {
-        "elsewhere"
-    }
+    assert {one["metadata"]["name"] for one in found if one["kind"] == "Namespace"} == {"elsewhere"}
 
 
-_GIVEN: Mapping[type, Any] = {
-    str: 'a: "b" {{ c }} <&> # d',
-    int: 7,
-    bool: False,
-    type(None): "nvidia",
-    dict: {"a/b": "c: d"},
-    list: [{"key": "a", "operator": "Exists"}, {"key": "b", "operator": "Exists"}],
-}
-_OF_COMPONENTS = {
-    "imagePullSecrets": (
-        "scheduler.enabled",
-        "descheduler.enabled",
-        "deviceDaemon.enabled",
-        "deviceDaemon.tools.enabled",
-    ),
-    "monitoring.labels": ("monitoring.monitors", "monitoring.alerts"),
-    "networkPolicies.metricsFrom": ("networkPolicies.enabled",),
-    **{
-        name: ("scheduler.enabled",)
-        for name in settings(component("scheduler").texts)
-        if name.startswith("scheduler.")
-    },
-    **{
-        name: ("descheduler.enabled",)
-        for name in settings(component("descheduler").texts)
-        if name.startswith("descheduler.")
-    },
-    "scheduler.profiles": ("scheduler.enabled", "descheduler.enabled"),
-    **{
-        name: ("deviceDaemon.enabled", "deviceDaemon.tools.enabled")
-        for folder in ("device-daemon", "device-daemon-tools")
-        for name in settings(component(folder).texts)
-        if name.startswith("deviceDaemon.")
-    },
-}
-"""Values that are put into components, and what brings those."""
-_NAMES = sorted(set(settings(sources())) - {"namespace"} | _OF_COMPONENTS.keys())
+def unlike_any(number: int, name: str) -> Any:
+    """A value of the name's type that no other has, with what YAML and templates read otherwise."""
+    match values()[name].default:
+        case str():
+            return f'{name}: "b" {{{{ c }}}} <&> # d'
+        case int():
+            return 7000 + number
+        case dict() as default:  # Helm merges it
+            return {**default, name: "c: d"}
+        case list():
+            return [{"key": name, "operator": "Exists"}, {"key": "b", "operator": "Exists"}]
+    return name
 
 
-@rendering
-@pytest.mark.parametrize("name", _NAMES)
-def test_each_value_is_put_where_it_is_meant(render: Render, name: str) -> None:
-    given = _GIVEN[type(values()[name].default)]
-    set_to = with_value(name, given)
-    for switch in _OF_COMPONENTS.get(name, ()):
-        put(set_to, switch, value=True)
-    objects, all_of_them = parsed(read(render(set_to))), parsed(everything())
-    found = {
-        f"{identity}{where}": value
-        for identity in objects
-        for where, value in differences(all_of_them[identity], objects[identity]).items()
-    }
+@needs_helm
+def test_each_value_is_put_where_it_is_meant() -> None:
+    rest = sorted(values().keys() - ALL_COMPONENTS.keys() - {"namespace", "descheduler.dryRun"})
+    given = {name: unlike_any(number, name) for number, name in enumerate(rest)}
+    given |= {**ALL_COMPONENTS, "descheduler.dryRun": False}
+    placed = [*differences(parsed(everything()), parsed(objects(given))).values()]
     texts = [*sources().values(), *(t for one in components().values() for t in one.texts.values())]
-    marked = sum(text.count(f"# chart: {name}\n") for text in texts)
-    marked += sum(text.count(f"# chart: {name}, ") for text in texts)
-    assert [*found.values()] == [given] * marked, found
+    for name, value in given.items():
+        marked = sum(len(re.findall(rf"# chart: {name}(?:,|$)", t, re.MULTILINE)) for t in texts)
+        assert placed.count(value) == marked, name
+        placed = [one for one in placed if one != value]
+    assert placed == []
 
 
-@rendering
+@needs_helm
 @pytest.mark.parametrize(("given", "text"), [(True, "true"), (2, "2"), (0.5, "0.5")])
-def test_what_was_not_quoted_is_a_text_all_the_same(
-    render: Render, given: object, text: str
-) -> None:
-    values = with_value("manager.enableNodeMetricApi", given)
-    Draft202012Validator(json.loads(SCHEMA.read_text())).validate(values)
-    [deployment] = [one for key, one in read(render(values)).items() if key[0] == "Deployment"]
+def test_what_was_not_quoted_is_a_text_all_the_same(given: object, text: str) -> None:
+    found = objects({"manager.enableNodeMetricApi": given})
+    [deployment] = [one for key, one in found.items() if key[0] == "Deployment"]
     [container] = deployment["spec"]["template"]["spec"]["containers"]
     settings = {one["name"]: one.get("value") for one in container["env"]}
     assert settings["KOORD_MANAGER_ENABLE_NODE_METRIC_API"] == text
 
 
+@needs_helm
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [("manager.replica", 3), ("maneger", {}), ("manager.replicas", "two"), ("manager.args", "-x")],
+    ("name", "value", "said"),
+    [
+        ("manager.replica", 3, "at '/manager': additional properties 'replica' not allowed"),
+        ("maneger", {}, "at '': additional properties 'maneger' not allowed"),
+        ("manager.replicas", "two", "at '/manager/replicas': got string, want integer"),
+        ("manager.args", "-x", "at '/manager/args': got string, want array"),
+    ],
 )
-def test_values_that_are_none_of_its_are_refused(name: str, value: object) -> None:
-    values = copy.deepcopy(defaults())
-    *parents, last = name.split(".")
-    place = values
-    for one in parents:
-        place = place[one]
-    place[last] = value
-    schema = Draft202012Validator(json.loads(SCHEMA.read_text()))
-    schema.validate(defaults() | {"global": {"any": 1}})
-    with pytest.raises(ValidationError):
-        schema.validate(values)
+def test_values_that_are_none_of_its_are_refused(name: str, value: object, said: str) -> None:
+    done = helm("template", "pykoord", str(CHART), "-f", "-", values=nested({name: value}))
+    assert done.returncode == 1
+    assert said in done.stderr
+
+
+@needs_helm
+def test_helm_finds_nothing_wrong_with_it() -> None:
+    done = helm("lint", "--strict", str(CHART))
+    assert "1 chart(s) linted, 0 chart(s) failed" in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

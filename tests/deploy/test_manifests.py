@@ -149,6 +149,21 @@ def test_monitors_select_a_service_and_a_port_of_it(name: str) -> None:
     }
 
 
+@pytest.mark.parametrize("name", ["manager", "scheduler", "descheduler"])
+def test_network_policies_let_in_to_each_port_of_their_pods(name: str) -> None:
+    policy = installed("network-policies")["NetworkPolicy", NAMESPACE, f"koord-{name}"]["spec"]
+    pods = OBJECTS["Deployment", NAMESPACE, f"koord-{name}"]["spec"]["template"]
+    assert policy["podSelector"]["matchLabels"] == pods["metadata"]["labels"]
+    let_in = {one["port"] for rule in policy["ingress"] for one in rule["ports"]}
+    assert let_in == {one["name"] for one in PODS[name][1]["ports"]}
+
+
+@pytest.mark.parametrize("name", ["scheduler", "descheduler"])
+def test_the_one_port_of_schedulers_is_that_they_serve(name: str) -> None:
+    [served] = PODS[name][1]["ports"]
+    assert served == {"name": "metrics", "containerPort": settings_of(name).port}
+
+
 def test_names_in_rules_are_those_of_the_settings() -> None:
     role = OBJECTS["Role", NAMESPACE, "koord-manager"]
     names: dict[str, list[str]] = {}

@@ -13,11 +13,10 @@ from koord_manager.program import gates as manager_gates
 from koord_scheduler.config.scheduler_config import read_scheduler_config
 from koordlet.agent import feature_gates as koordlet_gates
 
-from tests.deploy.manifests import DEPLOY, Id, Object, containers, identity, installed, load
-from tests.deploy.test_chart import Render, Values, defaults, parsed, render, render_all, rendering
+from tests.deploy.helm import needs_helm, rendered
+from tests.deploy.manifests import DEPLOY, Id, Object, containers, identity, installed, load, read
+from tests.deploy.test_chart import Values, defaults, parsed
 from tests.deploy.test_kustomization import build, needs_kubectl
-
-__all__ = ["render", "render_all"]
 
 PROFILES = sorted(path.name for path in (DEPLOY / "profiles").iterdir() if path.is_dir())
 each = pytest.mark.parametrize("name", PROFILES)
@@ -31,10 +30,13 @@ NEEDS = {
 """The chart's switch of each plugin that needs permissions of its own."""
 
 
+def profile(name: str) -> Values:
+    """The values of a profile."""
+    return dict(*load((DEPLOY / "profiles" / name / "values.yaml").read_text()))
+
+
 def values(name: str) -> Values:
-    return with_defaults(
-        defaults(), *load((DEPLOY / "profiles" / name / "values.yaml").read_text())
-    )
+    return dict(with_defaults(defaults(), profile(name)))
 
 
 def with_defaults(before: Any, given: Any) -> Any:
@@ -77,11 +79,10 @@ def switched_on(text: str) -> list[str]:
     return [gate.partition("=")[0] for gate in text.split(",") if gate]
 
 
-@rendering
+@needs_helm
 @each
-def test_helm_and_kustomize_give_the_same(name: str, render: Render) -> None:
-    made = {identity(given): given for text in render(values(name)) for given in load(text)}
-    assert parsed(made) == parsed(kustomized(name))
+def test_helm_and_kustomize_give_the_same(name: str) -> None:
+    assert parsed(read([rendered(profile(name))])) == parsed(kustomized(name))
 
 
 @needs_kubectl
