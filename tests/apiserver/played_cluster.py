@@ -52,6 +52,30 @@ class App:
     tolerates: str = ""
 
 
+async def play_kubelet(client: Client, pod: Object) -> None:
+    """Run a bound pod, or end one that is to end, as its kubelet would."""
+    metadata = pod["metadata"]
+    name, namespace = metadata["name"], metadata["namespace"]
+    if "deletionTimestamp" in metadata:
+        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": metadata["uid"]}}
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", **options}
+        try:
+            await client.write(Request("DELETE", PODS, name, namespace, body=body))
+        except (NotFoundError, ConflictError):
+            pass
+    elif pod["spec"].get("nodeName") and not _is_ready(pod):
+        now = rfc3339(time.time())
+        conditions = [
+            {"type": kind, "status": "True", "lastTransitionTime": now}
+            for kind in ("Ready", "ContainersReady", "PodScheduled")
+        ]
+        status = {"phase": "Running", "startTime": now, "conditions": conditions}
+        try:
+            await client.patch(PODS, name, {"status": status}, namespace, subresource="status")
+        except NotFoundError:
+            pass
+
+
 class PlayedCluster:
     """``ended`` has the uids of pods that were evicted, ``fewest`` the fewest ready pods by app.
 
@@ -144,29 +168,9 @@ class PlayedCluster:
         return {name: (found[name] + _SYSTEM) / CORES for name in self.nodes}
 
     async def _kubelet(self, pod: Object) -> None:
-        metadata = pod["metadata"]
-        name = metadata["name"]
-        if "deletionTimestamp" in metadata:
-            self.ended.append(metadata["uid"])
-            options = {"gracePeriodSeconds": 0, "preconditions": {"uid": metadata["uid"]}}
-            body = {"apiVersion": "v1", "kind": "DeleteOptions", **options}
-            try:
-                await self.client.write(Request("DELETE", PODS, name, NAMESPACE, body=body))
-            except (NotFoundError, ConflictError):
-                pass
-        elif pod["spec"].get("nodeName") and not _is_ready(pod):
-            now = rfc3339(time.time())
-            conditions = [
-                {"type": kind, "status": "True", "lastTransitionTime": now}
-                for kind in ("Ready", "ContainersReady", "PodScheduled")
-            ]
-            status = {"phase": "Running", "startTime": now, "conditions": conditions}
-            try:
-                await self.client.patch(
-                    PODS, name, {"status": status}, NAMESPACE, subresource="status"
-                )
-            except NotFoundError:
-                pass
+        if "deletionTimestamp" in pod["metadata"]:
+            self.ended.append(pod["metadata"]["uid"])
+        await play_kubelet(self.client, pod)
 
     async def _node(self, name: str) -> None:
         node = {

@@ -49,10 +49,13 @@ COMPONENTS = (
 class RealCluster:
     """``server`` is its API server, everything in it is by kubectl, as an administrator has it."""
 
-    def __init__(self, server: KubeApiserver, patches: Sequence[Mapping[str, Any]] = ()) -> None:
-        """``patches`` are kustomize's, of what ``install`` installs."""
+    def __init__(
+        self, server: KubeApiserver, patches: Sequence[Mapping[str, Any]] = (), profile: str = ""
+    ) -> None:
+        """``patches`` are kustomize's, of what ``install`` installs: a profile, or all."""
         self.server = server
         self._patches = patches
+        self._profile = profile
         self.managers: list[ManagerProgram] = []
 
     def install(self) -> None:
@@ -68,11 +71,15 @@ class RealCluster:
         folder = self.server.folder / "overlay"
         folder.mkdir()
         deploy = Path(os.path.relpath(ROOT / "deploy", folder))
-        given = {
-            "resources": [str(deploy)],
-            "components": [str(deploy / "components" / name) for name in COMPONENTS],
-            "patches": list(self._patches),
-        }
+        installed = (
+            {"resources": [str(deploy / "profiles" / self._profile)]}
+            if self._profile
+            else {
+                "resources": [str(deploy)],
+                "components": [str(deploy / "components" / name) for name in COMPONENTS],
+            }
+        )
+        given = installed | {"patches": list(self._patches)}
         (folder / "kustomization.yaml").write_text(json.dumps(given))
         return folder
 

@@ -11,6 +11,7 @@ import pytest
 from koord_kube.definitions.catalogue import DEFINITIONS
 from koordctl.main import main
 
+from tests.apiserver import example_commands
 from tests.apiserver.administrator import administrator
 from tests.apiserver.real_cluster import ROOT, RealCluster
 from tests.kube.definitions.documents import document
@@ -74,7 +75,7 @@ def test_they_are_explained(installed: RealCluster, names: dict[str, str]) -> No
             assert schema["properties"][field]["description"] in words
 
 
-@pytest.mark.parametrize("file", sorted((ROOT / "deploy/examples").iterdir()), ids=lambda f: f.stem)
+@pytest.mark.parametrize("file", example_commands.WITHOUT_COMMANDS, ids=lambda f: f.stem)
 def test_the_examples_are_as_they_should_be(installed: RealCluster, file: Path) -> None:
     for _ in range(2):
         installed.kubectl("apply", "--validate=strict", "-f", str(file))

@@ -57,7 +57,9 @@ def everything() -> dict[Id, Object]:
 
 
 def examples() -> dict[Id, Object]:
-    return read(path.read_text() for path in sorted((DEPLOY / "examples").glob("*.yaml")))
+    """The objects of examples; one is a patch of an object that is installed."""
+    files = sorted((DEPLOY / "examples").glob("*.yaml"))
+    return read(file.read_text() for file in files if file.name != "rollout.yaml")
 
 
 def containers(objects: Mapping[Id, Object]) -> Iterator[tuple[Object, Object]]:

@@ -30,7 +30,12 @@ _OTHERS = ("adr", "compatibility")
 _MAIN = sorted({*ROOT.glob("*.md")} - {ROOT / "CHANGELOG.md"})
 PAGES = sorted(
     path
-    for path in (*ROOT.glob("docs/**/*.md"), *_MAIN, ROOT / "deploy/README.md")
+    for path in (
+        *ROOT.glob("docs/**/*.md"),
+        *_MAIN,
+        *ROOT.glob("deploy/**/*.md"),
+        *ROOT.glob("deploy/examples/*.yaml"),
+    )
     if path.parent.name not in _OTHERS
 )
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9](?![\w-]|…)")
