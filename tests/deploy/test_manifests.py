@@ -18,7 +18,7 @@ from koord_model.service_account_token import MANAGER_AUDIENCE
 from koord_service.settings import flag_of
 from koord_serving.admission.core.configurations import WebhookClientConfig
 
-from tests.deploy.manifests import DEPLOY, NAMESPACE, environ, installed
+from tests.deploy.manifests import DEPLOY, NAMESPACE, environ, installed, load
 from tests.deploy.programs import MANAGER, OBJECTS, PODS, PROGRAMS, settings_of
 
 GATES = {"manager": ("ConfigMapValidatingWebhook=true",)}
@@ -263,6 +263,14 @@ def test_the_configuration_can_be_used_as_it_is() -> None:
     assert config.colocation.cluster.enable is True
     assert config.threshold.cluster["enable"] is True
     assert all(json.loads(text) for text in given["data"].values())
+
+
+def test_the_example_of_a_rollout_can_be_used_as_it_is() -> None:
+    [patch] = load((DEPLOY / "examples/rollout.yaml").read_text())
+    config, problems = advance(DEFAULTS, patch["data"])
+    assert problems == ()
+    assert config.extension
+    assert config.extension.cluster != config.extension.of({"kubernetes.io/os": "linux"})
 
 
 def test_the_namespace_is_left_alone_by_webhooks_about_pods() -> None:
