@@ -77,7 +77,7 @@ class StaticLoad:
 def fits(load: StaticLoad, move: Move) -> bool:
     """True if the scheduler of a new cluster finds that the pod may run on its target."""
     cluster = load.cluster().cluster
-    virtual, one = VirtualCluster(cluster), cluster.pods[move.pod.key]
+    virtual, one = VirtualCluster(cluster, NOW), cluster.pods[move.pod.key]
     virtual.take(one)
     row = cluster.scheduler.nodes.row(move.target)
     return row in virtual.fitting(one)

@@ -123,6 +123,7 @@ def _states(
             drained=others.nodes | {spec.node},
             reluctant=others.reluctant,
             settled={**others.settled, **parts.settled(pods)},
+            now=now,
         )
         if lacking
         else {}

@@ -27,21 +27,24 @@ def plan_places(
     drained: Collection[str],
     reluctant: Collection[str] = (),
     settled: Mapping[str, str],
+    now: float,
 ) -> dict[str, PlannedPlace]:
     """A place by the scheduler's rules for each pod, by namespace/name.
 
     ``drained`` are the nodes that get none, ``reluctant`` those that do where no other fits.
     ``settled`` are nodes that pods of this and other drains have already, by namespace/name: they
-    take their room first. So do the pods that wait.
+    take their room first. So do the pods that wait. ``now`` is in seconds since the epoch.
     """
-    with place_trial(cluster, settled) as trial:
+    with place_trial(cluster, settled, now) as trial:
         return trial.place(pods, drained=drained, reluctant=reluctant)
 
 
 @contextmanager
-def place_trial(cluster: ClusterModel, settled: Mapping[str, str]) -> Iterator[PlaceTrial]:
+def place_trial(
+    cluster: ClusterModel, settled: Mapping[str, str], now: float
+) -> Iterator[PlaceTrial]:
     """A virtual cluster in which pods get places, one group after the other; all is undone."""
-    virtual = VirtualCluster(cluster)
+    virtual = VirtualCluster(cluster, now)
     try:
         _settle(virtual, settled)
         virtual.let_pending_in()

@@ -76,7 +76,7 @@ class DeschedulingRound:
     """True: nothing follows from the round, and plugins do not count it."""
 
     def __post_init__(self) -> None:
-        self.virtual = VirtualCluster(self.cluster)
+        self.virtual = VirtualCluster(self.cluster, self.now)
         self.disruptions = Disruptions(self.cluster.scheduler.budgets)
         self.moves: list[Move] = []
         self.annotations: list[DesiredAnnotations] = []

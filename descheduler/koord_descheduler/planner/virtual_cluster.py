@@ -54,11 +54,13 @@ class VirtualCluster:
     """A cluster in which pods move; all that is done to it can be undone, in the opposite order.
 
     It changes the scheduler's state of ``cluster``, which has to be as the API says before anybody
-    else uses it: end with ``undo(0)``.
+    else uses it: end with ``undo(0)``. For the scheduler's plugins it is ``now`` from here on, in
+    seconds since the epoch: to them reports are too old, and nodes in quarantine, as on the clock.
     """
 
-    def __init__(self, cluster: ClusterModel) -> None:
+    def __init__(self, cluster: ClusterModel, now: float) -> None:
         self.cluster = cluster
+        cluster.scheduler.nodes.set_epoch(now)
         self._scheduler = cluster.scheduler
         self._undo: list[Callable[[], object]] = []
         self._moved: dict[str, str] = {}

@@ -161,7 +161,6 @@ class TideController:
         """The state now: DrainNodes by a list, so that those just made are among them."""
         documents = await self._drains()
         now = self._wall()
-        self._cluster.scheduler.nodes.set_epoch(now)
         drains = drains_of(pool, documents.values())
         foreign = {name: each for name, each in documents.items() if _pool_of(each) != pool.name}
         nodes = tide_nodes(

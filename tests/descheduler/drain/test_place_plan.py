@@ -11,7 +11,7 @@ from koord_descheduler.drain.drained_pods import drained_pods
 from koord_descheduler.drain.place_plan import PlannedPlace, plan_places
 from koord_scheduler.config.scheduler_config import read_scheduler_config
 
-from tests.descheduler.clusters import TestCluster, node, pod
+from tests.descheduler.clusters import NOW, TestCluster, node, pod
 from tests.descheduler.framework.test_round import GANG_PLUGINS, gang_pod
 
 _CLAIM = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
@@ -35,7 +35,7 @@ def cluster() -> TestCluster:
 
 def places(cluster: TestCluster, drained: tuple[str, ...] = ("a",), **more: Any) -> dict[str, str]:
     pods = drained_pods(cluster.cluster, spec())
-    found = plan_places(cluster.cluster, pods, drained=drained, **({"settled": {}} | more))
+    found = plan_places(cluster.cluster, pods, drained=drained, now=NOW, **({"settled": {}} | more))
     return {key.partition("/")[2]: place.node for key, place in found.items()}
 
 
@@ -148,7 +148,7 @@ def test_settled_pods_and_pods_that_wait_have_their_room_first(cluster: TestClus
 def test_the_preference_of_the_scheduler_for_the_node_keeps_no_pod(cluster: TestCluster) -> None:
     cluster.put(pod("p", "a"))
     found = plan_places(
-        cluster.cluster, drained_pods(cluster.cluster, spec()), drained=["a"], settled={}
+        cluster.cluster, drained_pods(cluster.cluster, spec()), drained=["a"], settled={}, now=NOW
     )
     assert found == {"default/p": PlannedPlace("b")}
 

@@ -12,13 +12,14 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from koord_descheduler.planner.cluster import ClusterModel, KnownPod
 from koord_descheduler.planner.virtual_cluster import MoveTarget, VirtualCluster
-from koord_scheduler.config.scheduler_config import scheduler_config
+from koord_model.times import rfc3339
+from koord_scheduler.config.scheduler_config import read_scheduler_config, scheduler_config
 from koord_scheduler.framework.self_check import SelfCheck
 from koord_scheduler.plugins.coscheduling.gangs_document import gangs_document
 from koord_scheduler.plugins.elastic_quota.columns import QuotaColumns
 from koord_scheduler.plugins.elastic_quota.quota_metrics import quota_figures
 
-from tests.descheduler.clusters import TestCluster, node, pod
+from tests.descheduler.clusters import NOW, TestCluster, node, pod
 from tests.support.assembled_scheduler import START, AssembledCluster
 from tests.support.examples import fewer
 
@@ -61,7 +62,7 @@ def placed(model: ClusterModel) -> list[KnownPod]:
 
 def answers(model: ClusterModel) -> dict[str, Any]:
     """All that the scheduler's state says: what is left, and where each pod would go."""
-    scheduler, virtual = model.scheduler, VirtualCluster(model)
+    scheduler, virtual = model.scheduler, VirtualCluster(model, model.scheduler.nodes.epoch)
     state = scheduler.nodes
     found: dict[str, Any] = {
         "requested": {
@@ -96,7 +97,7 @@ def test_all_is_as_before(seed: int) -> None:
     cluster, rng = assembled(seed), Random(seed)
     model = model_of(cluster)
     before = answers(model)
-    virtual = VirtualCluster(model)
+    virtual = VirtualCluster(model, START + cluster.now)
     virtual.let_pending_in()
     moved = 0
     for one in rng.sample(placed(model), k=len(placed(model))):
@@ -116,7 +117,7 @@ def test_all_is_as_before(seed: int) -> None:
 def test_a_pod_that_moved_takes_its_devices_along() -> None:
     cluster = assembled(1)
     model = model_of(cluster)
-    virtual = VirtualCluster(model)
+    virtual = VirtualCluster(model, START + cluster.now)
     with_devices = [
         one for one in placed(model) if "device-allocated" in json.dumps(_raw(cluster, one))
     ]
@@ -137,9 +138,37 @@ def test_pods_of_unknown_schedulers_are_placed_by_the_first_profile(name: str) -
     cluster = TestCluster()
     cluster.put(node("a", unschedulable=True), node("b"))
     cluster.put(pod("p", "a", spec={"schedulerName": name}))
-    virtual = VirtualCluster(cluster.cluster)
+    virtual = VirtualCluster(cluster.cluster, NOW)
     one = cluster.cluster.pods["default/p"]
     virtual.take(one)
     found = virtual.place(one)
     assert isinstance(found, MoveTarget)
     assert found.node == "b"
+
+
+QUARANTINE = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: default-scheduler
+  plugins: {multiPoint: {enabled: [{name: NodeQuarantine}]}}
+"""
+
+
+def test_nodes_in_quarantine_get_pods_again_when_their_time_has_come() -> None:
+    cluster = TestCluster(read_scheduler_config(QUARANTINE))
+    cluster.put(node("a"), node("b"), pod("p", "a"))
+    (failures,) = (kind for kind in cluster.cluster.kinds(lambda: 0.0) if kind.field_selector)
+    for number in range(3):
+        status = {"phase": "Failed", "reason": "OutOfcpu", "startTime": rfc3339(NOW - 60)}
+        rejected = pod(f"r{number}", "b", owner=f"o{number}", status=status)
+        key = f"default/r{number}"
+        failures.put(key, failures.read(json.dumps(rejected).encode()))
+    moved = cluster.cluster.pods["default/p"]
+    found = []
+    for at in (NOW, NOW + 3600):
+        virtual = VirtualCluster(cluster.cluster, at)
+        virtual.take(moved)
+        found.append(isinstance(virtual.place(moved), MoveTarget))
+        virtual.undo()
+    assert found == [False, True]

@@ -184,7 +184,7 @@ class TideWorld:
         self.cluster.remove("Pod", f"default/{name}")
 
     def _bind(self) -> None:
-        virtual = VirtualCluster(self.cluster.cluster)
+        virtual = VirtualCluster(self.cluster.cluster, self.now)
         found = virtual.let_pending_in()
         virtual.undo()
         for key, target in found.items():

@@ -39,7 +39,7 @@ def plan_leaving(state: PoolState, requests: SideRequests) -> LeavePlan:
     bound = state.reserved(Side.ONLINE) | state.resting().keys()
     names = [node.name for node in state.on(Side.ONLINE) if node.name not in bound]
     candidates = most_free_first(state.cluster, names)[:MOST_TRIALS]
-    with place_trial(state.cluster, state.others.settled) as places:
+    with place_trial(state.cluster, state.others.settled, state.now) as places:
         trial = _LeaveTrial(state, requests, places, candidates)
         for name in candidates:
             if len(plan.moves) >= most:

@@ -49,7 +49,7 @@ class _ReturnTrial:
     def __init__(self, state: PoolState, requests: SideRequests) -> None:
         self._state = state
         self._requests = requests
-        self.virtual = VirtualCluster(state.cluster)
+        self.virtual = VirtualCluster(state.cluster, state.now)
         self.moves: list[TideMove] = []
         self.lack = ""
         self._online = [node.name for node in state.on(Side.ONLINE)]
