@@ -188,8 +188,10 @@ def _standing_block(
 ) -> Iterator[str]:
     yield from _arithmetic(decision)
     ago = span(found.at - decision.since)
-    since, said = time_text(decision.since, zone), time_text(decision.said_at, zone)
-    yield f"  since {since} ({ago}), inputs of {said}"
+    since = time_text(decision.since, zone)
+    # Not all inputs say when they are of: a VerticalPodAutoscaler does not.
+    of = f", inputs of {time_text(decision.said_at, zone)}" if decision.said_at else ""
+    yield f"  since {since} ({ago}){of}"
     earlier = [
         past for past in found.history if past.about == decision.about and past.at != decision.since
     ]

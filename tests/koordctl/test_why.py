@@ -318,7 +318,7 @@ def test_several_blocks_are_apart_and_hostile_words_are_cleaned() -> None:
         "",
         "c",
         "  t (x), about the node; mode new: not carried out",
-        "  since 1970-01-01 00:01:39 (0 s), inputs of 1970-01-01 00:00:00",
+        "  since 1970-01-01 00:01:39 (0 s)",
     ]
 
 
