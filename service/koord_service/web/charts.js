@@ -1,6 +1,6 @@
 // Stacked areas and lines over time, as SVG. Every text is set as text, never as markup.
 
-const WIDTH = 700, LEFT = 46, RIGHT = 10, TOP = 10, BOTTOM = 24, GAP_SECONDS = 30;
+const LEFT = 46, RIGHT = 10, TOP = 10, BOTTOM = 24, GAP_SECONDS = 30, PADDING = 34, LEAST_WIDTH = 240;
 const SVG = "http://www.w3.org/2000/svg";
 
 export function element(name, attributes = {}, ...children) {
@@ -24,6 +24,7 @@ function shape(name, attributes, text = "") {
   return made;
 }
 
+// As many pixels wide as the figure is, so that letters are as large as elsewhere:
 // {title, times, stacks: [{name, label, values}], lines, limits: [{label, value, kind}],
 //  format, least, empty, wide} drawn into a figure.
 export function chart(figure, given) {
@@ -36,6 +37,7 @@ export function chart(figure, given) {
     figure.replaceChildren(head, element("div", { class: "empty" }, data.empty));
     return;
   }
+  data.width = Math.max(figure.clientWidth - PADDING, LEAST_WIDTH);
   const plot = element("div", { class: "plot" }, drawing(data));
   hover(plot, data, series);
   figure.replaceChildren(head, legend(data, series), plot);
@@ -98,7 +100,7 @@ function drawing(data) {
 }
 
 function scales(data) {
-  const width = data.wide ? WIDTH * 2 : WIDTH, height = data.wide ? 210 : 260;
+  const { width } = data, height = data.wide || width < 500 ? 210 : 260;
   let most = data.least;
   data.times.forEach((_, i) => {
     const stacked = data.stacks.reduce((sum, one) => sum + (one.values[i] ?? 0), 0);
@@ -132,7 +134,7 @@ export function niceTicks(most, base) {
 function timeTicks(times, scale) {
   if (times.length < 2) return [];
   const span = times[times.length - 1] - times[0];
-  const step = [60, 120, 300, 600, 900, 1800, 3600, 7200, 14400].find((one) => span / one <= 8) ?? 14400;
+  const step = [60, 120, 300, 600, 900, 1800, 3600, 7200, 14400].find((one) => span / one <= scale.width / 85) ?? 14400;
   const found = [];
   // Whole hours are so in local time.
   const shift = new Date(times[0] * 1000).getTimezoneOffset() * 60;

@@ -46,6 +46,24 @@ export function heads(words, numbers) {
     ...numbers.map((name) => element("th", { scope: "col" }, name)));
 }
 
+// Fills a table; on narrow screens each cell says of which column it is, as the head is not there.
+export function fill(table, head, rows) {
+  const names = head ? [...head.cells].map((cell) => cell.textContent) : [];
+  table.tHead.replaceChildren(...(head ? [head] : []));
+  table.tBodies[0].replaceChildren(...rows);
+  for (const row of rows) {
+    if (row.cells.length !== names.length) continue;
+    [...row.cells].forEach((cell, i) => { if (i) cell.dataset.label = names[i]; });
+  }
+}
+
+// Shows what there is now, and every few seconds anew while somebody looks.
+export async function keepFresh(refresh, milliseconds = 5000) {
+  await refresh();
+  document.body.dataset.fresh = "true";
+  setInterval(() => { if (!document.hidden) refresh(); }, milliseconds);
+}
+
 // Light or dark: as the system has it, until somebody clicks; `name` is where that is kept.
 export function offerTheme(name) {
   const show = (chosen) => {

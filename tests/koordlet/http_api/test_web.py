@@ -1,24 +1,22 @@
 """The web page in a real browser: what is in it, and what it makes of nasty names.
 
-To see it: look at dark.png in the test's directory
-(``pytest --basetemp=/tmp/web tests/koordlet/http_api/test_web.py``).
+To see it: ``python -m tools.screenshots``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
-from koord_service.status import Query, StatusPage, StatusServer
+from koord_service.status import StatusServer
 from koordlet.http_api.documents.node import DocumentSources
 from koordlet.http_api.routes import pages
 from koordlet.qos_manager.core.strategy import Decision, StrategyMode, Term
 from koordlet.states_informer.state.informer_age import InformerAge
 
-from tests.support.browser import DARK, LIGHT, Dom, load_page, needs_chromium
+from tests.support.browser import PHONE, Dom, needs_chromium, visit
 from tests.support.decided import DecidedNode, busy_decisions
 from tests.support.observed import PODS, ObservedNode, busy_node, renamed
 
@@ -27,9 +25,8 @@ pytestmark = needs_chromium
 Shown = Callable[..., "NodePage"]
 _NASTY = "<img src=x onerror=alert(1)>\"'&<script>alert(2)</script>"
 
-# What a person does, in the page's own language; a page that only tests have loads it.
-_CLICKS = """
-import "./app.js";
+# What a person does, in the page's own language.
+_CLICKS = """(async () => {
 const headers = () => [...document.querySelectorAll("#pods th button")];
 document.querySelector("tr.pod").click();
 headers().find((one) => one.textContent === "Memory").click();
@@ -42,7 +39,10 @@ plot.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + box.wid
 for (const name of ["cpu_suppress", "cpu_burst"]) {
   [...document.querySelectorAll("tr.fold")].find((one) => one.textContent.includes(name))?.click();
 }
-"""
+const inside = () => [...document.querySelectorAll("td.inside")];
+const unanswered = () => inside().some((one) => one.textContent === "…");
+while (unanswered()) await new Promise(requestAnimationFrame);
+})()"""
 
 
 class NodePage(Dom):
@@ -58,26 +58,16 @@ class NodePage(Dom):
 
 
 @pytest.fixture
-def shown(tmp_path: Path) -> Iterator[Shown]:
+def shown() -> Iterator[Shown]:
     """Serve a node's pages, load one, and give what became of it."""
     servers: list[StatusServer] = []
 
-    def show(
-        node: ObservedNode,
-        path: str = "/",
-        scheme: int = LIGHT,
-        name: str = "",
-        decided: DecidedNode | None = None,
-    ) -> NodePage:
-        served = dict(pages(node.observed(), decided.decided() if decided else None))
-        index = served["/"](Query()).body
-        script = b'<script src="clicks.js" type="module"></script></body>'
-        served["/clicks"] = lambda _: StatusPage(index.replace(b"</body>", script), "text/html")
-        served["/clicks.js"] = lambda _: StatusPage(_CLICKS.encode(), "text/javascript")
+    def show(node: ObservedNode, decided: DecidedNode | None = None, **more: Any) -> NodePage:
+        served = pages(node.observed(), decided.decided() if decided else None)
         server = StatusServer("127.0.0.1:0", served)
         server.start()
         servers.append(server)
-        return NodePage(load_page(f"http://{server.address}{path}", tmp_path, scheme, name))
+        return NodePage(visit(f"http://{server.address}/", **more))
 
     yield show
     for server in servers:
@@ -108,17 +98,15 @@ def test_a_busy_node(shown: Shown) -> None:
     assert "no kidled here" in page.text
 
 
-def test_in_the_dark(shown: Shown, tmp_path: Path) -> None:
-    node = busy_node()
-    assert shown(node, scheme=DARK).theme() == "dark"
-    shown(node, scheme=DARK, name="dark.png", decided=busy_decisions())
-    picture = (tmp_path / "dark.png").read_bytes()
-    assert picture.startswith(b"\x89PNG")
-    assert len(picture) > 50_000, "a page without anything on it is smaller"
+@pytest.mark.parametrize(("dark", "width"), [(False, PHONE), (True, PHONE), (True, 800)])
+def test_everybody_can_read_it_on_every_screen(shown: Shown, dark: bool, width: int) -> None:
+    look: Any = {"dark": dark, "width": width, "judged": True}
+    page = shown(busy_node(), busy_decisions(), script=_CLICKS, **look)
+    assert page.theme() == ("light" if dark else "dark"), "the button was clicked"
 
 
 def test_sorting_filtering_unfolding_and_the_theme(shown: Shown) -> None:
-    page = shown(busy_node(), "/clicks", decided=busy_decisions())
+    page = shown(busy_node(), script=_CLICKS, decided=busy_decisions())
     assert page.theme() == "dark"
     # "be" is in BE, and in no name.
     assert page.pods() == ["ml/train-resnet-5", "batch/spark-exec-17", "batch/spark-exec-18"]
@@ -165,7 +153,7 @@ def test_more_decisions_than_a_page_has_room_for(shown: Shown) -> None:
         ("cpu_burst", StrategyMode.ON, Decision("o", pod=f"n/{number}")) for number in range(40)
     ]
     node.decisions.keep(busy_node(0).now, many)
-    page = shown(busy_node(), "/clicks", decided=node)
+    page = shown(busy_node(), script=_CLICKS, decided=node)
     assert len(page.with_class("decision")) == 30
     assert "10 more: koordctl why pod NAME" in page.text
     assert "Nothing stands decided." in page.text, "suppression is over"
@@ -201,7 +189,7 @@ def test_names_and_decisions_are_text_and_nothing_else(shown: Shown) -> None:
     plain = shown(node)
     assert plain.text.count(_NASTY) == 3
     assert [one["src"] for tag, one in plain.tags if tag == "script"] == ["app.js"]
-    clicked = shown(node, "/clicks", decided=decided)
+    clicked = shown(node, script=_CLICKS, decided=decided)
     assert clicked.text.count(_NASTY) >= 8
     for page in (plain, clicked):
         assert not [tag for tag, _ in page.tags if tag == "img"]

@@ -1,7 +1,6 @@
 """The web page in a real browser: of a scheduler, and of a large cluster.
 
-To see it: look at phone.png in the test's directory
-(``pytest --basetemp=/tmp/web tests/scheduler/program/test_web.py``).
+To see it: ``python -m tools.screenshots``.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import asyncio
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -24,7 +22,7 @@ from koord_service.status import StatusServer
 from tests.scheduler.program.test_explanation import NOW, Shop
 from tests.scheduler.program.test_program import SETTINGS, Side
 from tests.scheduler.program.test_program import side as side  # a fixture
-from tests.support.browser import DARK, Dom, load_page, needs_chromium
+from tests.support.browser import PHONE, Dom, needs_chromium, visit
 from tests.support.ports import free_port
 from tests.support.waiting import until
 
@@ -108,8 +106,8 @@ def rows_of(page: Dom, first: str) -> list[list[str]]:
     return [row for row in page.rows if row and row[0].startswith(first)]
 
 
-def test_a_busy_scheduler(served: dict[str, Any], tmp_path: Path) -> None:
-    page = Dom(load_page(served["url"], tmp_path))
+def test_a_busy_scheduler(served: dict[str, Any]) -> None:
+    page = Dom(visit(served["url"]))
     assert page.by_id("role")["class"] == "badge ok"
     assert page.by_id("problem").get("hidden") == ""
     parked = rows_of(page, "shop/train-")
@@ -123,14 +121,14 @@ def test_a_busy_scheduler(served: dict[str, Any], tmp_path: Path) -> None:
     assert "in 30 classes; the 8 largest" in page.text
 
 
-def test_a_picture_in_the_dark_on_a_phone(served: dict[str, Any], tmp_path: Path) -> None:
-    load_page(served["url"], tmp_path, DARK, "phone.png", "500,3200")
-    picture = (tmp_path / "phone.png").read_bytes()
-    assert picture.startswith(b"\x89PNG")
-    assert len(picture) > 30_000, "a page without anything on it is smaller"
+@pytest.mark.parametrize(("dark", "width"), [(False, PHONE), (True, PHONE), (False, 800)])
+def test_everybody_can_read_it_on_every_screen(
+    served: dict[str, Any], dark: bool, width: int
+) -> None:
+    visit(served["url"], dark=dark, width=width, judged=True)
 
 
-def test_problems_and_names_are_text(served: dict[str, Any], tmp_path: Path) -> None:
+def test_problems_and_names_are_text(served: dict[str, Any]) -> None:
     [one, *_] = served["classes"]["parked"]["largest"]
     nasty = {**one, "like": _NASTY, "asks": _NASTY, "reason": _NASTY}
     parked = {**served["classes"]["parked"], "largest": [nasty]}
@@ -138,7 +136,7 @@ def test_problems_and_names_are_text(served: dict[str, Any], tmp_path: Path) -> 
     node = {**served["nodes"]["fullest"][0], "node": _NASTY}
     served["nodes"] = {**served["nodes"], "fullest": [node]}
     served |= {"leads": False, "leader": _NASTY, "paused": _NASTY, "problems": [_NASTY]}
-    page = Dom(load_page(served["url"], tmp_path))
+    page = Dom(visit(served["url"]))
     assert "hidden" not in page.by_id("problem")
     assert page.by_id("role")["class"] == "badge degraded"
     assert page.text.count(_NASTY) == 7
@@ -146,13 +144,13 @@ def test_problems_and_names_are_text(served: dict[str, Any], tmp_path: Path) -> 
     assert [one["src"] for tag, one in page.tags if tag == "script"] == ["app.js"]
 
 
-def test_a_scheduler_that_cannot_answer(served: dict[str, Any], tmp_path: Path) -> None:
+def test_a_scheduler_that_cannot_answer(served: dict[str, Any]) -> None:
     served["nodes"] = object()  # is no JSON
-    page = Dom(load_page(served["url"], tmp_path))
+    page = Dom(visit(served["url"]))
     assert "No news from the scheduler since" in page.text
 
 
-async def test_the_program_shows_what_it_does(side: Side, tmp_path: Path) -> None:
+async def test_the_program_shows_what_it_does(side: Side) -> None:
     port = free_port()
     side.node("n1")
     await side.pod("small")
@@ -160,7 +158,7 @@ async def test_the_program_shows_what_it_does(side: Side, tmp_path: Path) -> Non
         await side.bound("small")
         await side.pod("large", "64")
         await until(lambda: side.scheduled("large"), "it waits")
-        page = Dom(await asyncio.to_thread(load_page, f"http://127.0.0.1:{port}/", tmp_path))
+        page = Dom(await asyncio.to_thread(visit, f"http://127.0.0.1:{port}/"))
         assert made.status().pending["unschedulable"] == 1
     assert page.by_id("role")["class"] == "badge ok"
     [row] = rows_of(page, "shop/large")

@@ -2,9 +2,8 @@
 // else's: they are only ever set as text.
 
 import { chart, clock, element } from "./charts.js";
-import { ask, bar, by, bytes, cores, heads, offerTheme, percent, tile } from "./page.js";
+import { ask, bar, by, bytes, cores, fill, heads, keepFresh, offerTheme, percent, tile } from "./page.js";
 
-const REFRESH_MS = 5000;
 const WINDOWS = { "15 min": [900, 10], "1 h": [3600, 20], "6 h": [21600, 120], "12 h": [43200, 240] };
 const LABELS = { system: "system", host: "host applications", ended: "ended pods" };
 const MOST_SHOWN = 30;
@@ -128,7 +127,7 @@ function sorted(pods) {
 }
 
 function showPods() {
-  by("pods").tHead.replaceChildren(element("tr", {}, ...columns().map((column) => {
+  const head = element("tr", {}, ...columns().map((column) => {
     const order = column.key === state.sort ? (state.down ? "descending" : "ascending") : false;
     const choose = () => {
       state.down = column.key === state.sort ? !state.down : !column.words;
@@ -137,13 +136,13 @@ function showPods() {
     };
     return element("th", { class: column.words ? "words" : "", "aria-sort": order, scope: "col" },
       element("button", { type: "button", onclick: choose }, column.name));
-  })));
+  }));
   const words = state.filter.toLowerCase();
   const all = state.top?.pods ?? [];
   const pods = sorted(all.filter((one) => `${one.namespace}/${one.name} ${one.qos}`.toLowerCase().includes(words)));
   by("shown").textContent = pods.length === all.length ? `${all.length}` : `${pods.length} of ${all.length}`;
   const rows = pods.flatMap(podRows);
-  by("pods").tBodies[0].replaceChildren(...(rows.length ? rows : [emptyRow(all.length)]));
+  fill(by("pods"), head, rows.length ? rows : [emptyRow(all.length)]);
 }
 
 function emptyRow(others) {
@@ -211,13 +210,12 @@ function showDecisions() {
   const { all, evicted, by: found } = state.why;
   const strategies = all.strategies ?? [];
   by("decides").textContent = all.decides ? `${strategies.filter((one) => one.enabled && one.mode !== "off").length} of ${strategies.length} strategies decide` : all.reason;
-  by("strategies").tHead.replaceChildren(...(all.decides ? [heads(["Strategy", "Mode", "Latest outcome"], ["Since", "Rounds", "Failed", "Took"])] : []));
-  by("strategies").tBodies[0].replaceChildren(...strategies.flatMap((one) => strategyRows(one, found[one.name], all.at)));
+  const head = all.decides ? heads(["Strategy", "Mode", "Latest outcome"], ["Since", "Rounds", "Failed", "Took"]) : null;
+  fill(by("strategies"), head, strategies.flatMap((one) => strategyRows(one, found[one.name], all.at)));
   const gone = all.decides ? evictions(evicted) : [];
   by("evicting").hidden = !all.decides;
   by("evictions-note").textContent = gone.length ? "" : "none since koordlet started";
-  by("evictions").tHead.replaceChildren(...(gone.length ? [heads(["When", "Pod", "Strategy", "What", "Why"], [])] : []));
-  by("evictions").tBodies[0].replaceChildren(...gone.map(evictionRow));
+  fill(by("evictions"), gone.length ? heads(["When", "Pod", "Strategy", "What", "Why"], []) : null, gone.map(evictionRow));
 }
 
 function strategyRows(one, found, now) {
@@ -270,13 +268,12 @@ function showCollectors(node) {
     + (cache.refused ? `, ${cache.refused} samples refused` : "") + (cache.problem ? `; ${cache.problem}` : "");
   const head = ["What", "State", "Every", "Last round", "Samples"].map((name, i) => element("th", { class: i < 2 ? "words" : "", scope: "col" }, name));
   head.push(element("th", { class: "words", scope: "col" }, "Why"));
-  by("collectors").tHead.replaceChildren(element("tr", {}, ...head));
   const collectors = node.collectors.map((one) => observing(one.name, one.state, STATES[one.state], `${one.interval} s`,
     one.rounds ? `${(one.seconds * 1000).toFixed(1)} ms` : "–", one.rounds ? String(one.samples) : "–", one.reason));
   const states = Object.entries(node.states).map(([name, one]) => observing(name,
     one.age_seconds === null ? "not known" : `${one.age_seconds.toFixed(0)} s old`,
     one.problem ? "failed" : one.age_seconds === null ? "muted" : "ok", "", "", "", one.problem));
-  by("collectors").tBodies[0].replaceChildren(...collectors, ...states);
+  fill(by("collectors"), element("tr", {}, ...head), [...collectors, ...states]);
 }
 
 function observing(name, word, kind, every, round, samples, why) {
@@ -295,5 +292,4 @@ offerTheme("koordlet-theme");
 by("filter").addEventListener("input", (event) => { state.filter = event.target.value; showPods(); });
 showWindows();
 showPods();
-await refresh();
-setInterval(() => { if (!document.hidden) refresh(); }, REFRESH_MS);
+await keepFresh(refresh);

@@ -2,9 +2,8 @@
 // somebody else's: they are only ever set as text.
 
 import { chart, clock, element } from "./charts.js";
-import { ask, bar, by, bytes, cores, heads, offerTheme, percent, tile } from "./page.js";
+import { ask, bar, by, bytes, cores, fill, heads, keepFresh, offerTheme, percent, tile } from "./page.js";
 
-const REFRESH_MS = 5000;
 const NOTHING_YET = "Nothing in the last ten minutes.";
 
 async function refresh() {
@@ -98,8 +97,7 @@ function showClasses(name, found, reasons) {
     ? `${count(found.pods, "pod")} in ${count(found.classes, "class")}${left ? `; the ${found.largest.length} largest` : ""}` : "none";
   const columns = [["Like", "words"], ["Pods"], ["Priority"], ["For"], ["Each requests", "words"]];
   const head = element("tr", {}, ...columns.map(([title, kind = ""]) => element("th", { class: kind, scope: "col" }, title)));
-  by(name).tHead.replaceChildren(...(found.classes ? [head] : []));
-  by(name).tBodies[0].replaceChildren(...found.largest.flatMap((one) => [
+  fill(by(name), found.classes ? head : null, found.largest.flatMap((one) => [
     element("tr", { class: reasons ? "explained" : "" }, element("td", { class: "words" }, one.like), element("td", {}, whole(one.pods)),
       element("td", {}, String(one.priority)), element("td", {}, lasting(one.waiting_seconds)),
       element("td", { class: "words" }, one.asks || "nothing")),
@@ -122,13 +120,12 @@ function showHistogram(name, title, nodes, format) {
 }
 
 function showNodes(name, nodes) {
-  by(name).tHead.replaceChildren(...(nodes.length ? [heads(["Node"], ["CPU", "free", "Memory", "free", "Pods"])] : []));
+  const head = nodes.length ? heads(["Node"], ["CPU", "free", "Memory", "free", "Pods"]) : null;
   const share = (part) => element("td", { class: part > 0.95 ? "hot" : "" }, percent(part * 100, 0));
-  by(name).tBodies[0].replaceChildren(...nodes.map((one) => element("tr", {}, element("td", { class: "words" }, one.node),
+  fill(by(name), head, nodes.map((one) => element("tr", {}, element("td", { class: "words" }, one.node),
     share(one.cpu), element("td", { class: "muted" }, cores(one.free_cpu / 1000, true)),
     share(one.memory), element("td", { class: "muted" }, bytes(one.free_memory, true)), element("td", {}, String(one.pods)))));
 }
 
 offerTheme("koord-scheduler-theme");
-await refresh();
-setInterval(() => { if (!document.hidden) refresh(); }, REFRESH_MS);
+await keepFresh(refresh);
