@@ -19,7 +19,7 @@ WORKERS := $(shell expr $$(nproc) '*' 3 / 2)
 AGAIN := $(PYTEST) --last-failed --last-failed-no-failures none
 RUNTIME ?= embedded
 
-.PHONY: help demo demo-scheduler demo-descheduler test test-here test-vm-beside unit conformance whole integration test-vm lint format bench chaos chaos-whole chaos-scheduler fuzz mutants proto clean
+.PHONY: help demo demo-scheduler demo-descheduler test test-here test-vm-beside unit conformance whole integration test-vm lint format bench chaos chaos-whole chaos-scheduler fuzz mutants screenshots proto clean
 .DELETE_ON_ERROR:
 
 help: ## Show what there is.
@@ -98,6 +98,9 @@ chaos-whole: $(STAMP)test-all ## A whole real cluster of one node (KUBEBUILDER_A
 
 chaos-scheduler: $(STAMP)test-all ## Two schedulers at a real kube-apiserver (KUBEBUILDER_ASSETS) of 5,000 nodes with every feature, leaders killed, API paused, bindings lost (CHURN="--nodes=… --seed=…").
 	@$(BIN)/python -m tests.chaos_scheduler $(CHURN)
+
+screenshots: $(STAMP)test-all $(STAMP)bench ## Take the pictures of web pages in docs/images anew, with Chromium.
+	@$(BIN)/python -m tools.screenshots
 
 proto: $(STAMP)dev ## Write the protobuf modules from the .proto files.
 	@tools/generate_protos

@@ -21,6 +21,7 @@ from koord_model.keys import (
     ANNOTATION_MAX_STRICT_CHECK_RESOURCE_KEYS,
     ANNOTATION_QUOTA_ADMISSION,
     ANNOTATION_QUOTA_NAMESPACES,
+    ANNOTATION_QUOTA_RUNTIME,
     ANNOTATION_SHARED_WEIGHT,
     ANNOTATION_TOTAL_RESOURCE,
     ANNOTATION_UNSCHEDULABLE_RESOURCE,
@@ -51,7 +52,8 @@ class ElasticQuota:
     Pods of ``namespaces`` belong to it without a label. ``shared_weight`` is its part of what
     others leave, ``max`` where it is not set. ``admission`` is empty where ``max`` limits pods
     that are created; ``total_resource`` is a tree's, ``None`` where it is not set. Of the
-    resources ``max_strict_check_resources``, ``max`` may not go below ``used``.
+    resources ``max_strict_check_resources``, ``max`` may not go below ``used``. ``runtime`` is what
+    it may use at present, as the scheduler wrote it.
     """
 
     name: str
@@ -77,6 +79,16 @@ class ElasticQuota:
     admission: Amounts = field(default_factory=dict)
     unschedulable_resource: Amounts = field(default_factory=dict)
     total_resource: Amounts | None = None
+    runtime: Amounts = field(default_factory=dict)
+
+    def lent(self, resource: str) -> int:
+        """Return the part of its min that others may use, since its pods do not ask for it."""
+        least = self.min.get(resource, 0)
+        return max(0, least - self.runtime.get(resource, least))
+
+    def borrowed(self, resource: str) -> int:
+        """Return its pods' usage beyond its min."""
+        return max(0, self.used.get(resource, 0) - self.min.get(resource, 0))
 
 
 def parse(document: Mapping[str, object]) -> tuple[ElasticQuota, tuple[str, ...]]:
@@ -123,6 +135,7 @@ def parse(document: Mapping[str, object]) -> tuple[ElasticQuota, tuple[str, ...]
         admission=listed(ANNOTATION_QUOTA_ADMISSION),
         unschedulable_resource=listed(ANNOTATION_UNSCHEDULABLE_RESOURCE),
         total_resource=annotated_amounts(annotations, ANNOTATION_TOTAL_RESOURCE),
+        runtime=listed(ANNOTATION_QUOTA_RUNTIME),
     )
     return quota, tuple(ignored)
 

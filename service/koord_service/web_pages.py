@@ -22,10 +22,11 @@ _HEADERS = {
 
 
 def web_pages(own: ModuleType) -> dict[str, MakePage]:
-    """The files by path; ``own`` is the package with the program's index.html and app.js."""
+    """The files by path; ``own`` is the package with the program's index.html and scripts."""
+    scripts = (file.name for file in resources.files(own).iterdir() if file.name.endswith(".js"))
     return {
         "/": partial(_file, own, "index.html", _HTML),
-        "/app.js": partial(_file, own, "app.js", _SCRIPT),
+        **{f"/{name}": partial(_file, own, name, _SCRIPT) for name in scripts},
         "/page.js": partial(_file, web, "page.js", _SCRIPT),
         "/charts.js": partial(_file, web, "charts.js", _SCRIPT),
         "/style.css": partial(_file, web, "style.css", _STYLE),

@@ -75,9 +75,19 @@ def test_replicas_are_nobody_on_their_node(name: str) -> None:
 def test_the_manager_knows_its_pod_and_its_namespace() -> None:
     found = settings_of("manager")
     elsewhere = dataclasses.replace(
-        found, pod_name="", pod_ip="", log_format="human", feature_gates=()
+        found,
+        pod_name="",
+        pod_ip="",
+        log_format="human",
+        feature_gates=(),
+        scheduler_address="",
+        descheduler_address="",
     )
     assert (found.pod_name, found.pod_ip) == ("pod-1", "10.0.0.1")
+    services = [one for one in OBJECTS.values() if one["kind"] == "Service"]
+    ports = {one["metadata"]["name"]: one["spec"]["ports"] for one in services}
+    for address in (found.scheduler_address, found.descheduler_address):
+        assert [one["port"] for one in ports[address.partition(":")[0]]] == [port(address)]
     assert elsewhere == MANAGER, "in its namespace all else is as by default"
 
 

@@ -39,6 +39,7 @@ class Dom(HTMLParser):
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.rows: list[list[str]] = []
         self.text = ""
+        self._is_in_cell = False
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -47,10 +48,15 @@ class Dom(HTMLParser):
             self.rows.append([])
         elif tag in ("td", "th"):
             self.rows[-1].append("")
+            self._is_in_cell = True
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("td", "th"):
+            self._is_in_cell = False
 
     def handle_data(self, data: str) -> None:
         self.text += data
-        if self.rows and self.rows[-1]:
+        if self._is_in_cell:
             self.rows[-1][-1] += data
 
     def with_class(self, name: str) -> list[dict[str, str | None]]:
@@ -62,20 +68,20 @@ class Dom(HTMLParser):
 
 @dataclass(frozen=True)
 class Visit:
-    """One visit: to an address, in a window ``width`` pixels wide, where dark pages may be liked.
+    """One visit: to an address, in a window of so many pixels, where dark pages may be liked.
 
     ``script`` is what a person does there. With ``judged``, violations of accessibility and parts
-    wider than the window fail the test, as errors of scripts always do. A picture of the whole
-    page goes to ``picture``.
+    wider than the window fail the test, as errors of scripts always do. A picture of the window
+    goes to ``picture``.
     """
 
     url: str
     dark: bool = False
     width: int = DESKTOP
+    height: int = 900
     script: str = ""
     judged: bool = False
     picture: Path | None = None
-    device_pixels: float = 1.0
 
 
 def visit(url: str, **more: Any) -> str:
@@ -87,9 +93,8 @@ def visit(url: str, **more: Any) -> str:
 def _look(chromium: Any, made: Visit) -> str:
     errors: list[str] = []
     context = chromium.new_context(
-        viewport={"width": made.width, "height": 900},
+        viewport={"width": made.width, "height": made.height},
         color_scheme="dark" if made.dark else "light",
-        device_scale_factor=made.device_pixels,
         reduced_motion="reduce",
     )
     try:
@@ -103,7 +108,7 @@ def _look(chromium: Any, made: Visit) -> str:
         if made.judged:
             _judge(page)
         if made.picture is not None:
-            page.screenshot(path=made.picture, full_page=True)
+            page.screenshot(path=made.picture)
         content = str(page.content())
         # A program that cannot answer is the page's business, and the browser says so as well.
         errors = [line for line in errors if "Failed to load resource" not in line]

@@ -15,11 +15,13 @@ from koord_descheduler.program.plan_document import Document
 class DeschedulerPageSources:
     """The sources of pages; threads call them, and only read.
 
-    ``plan`` plans the next round without doing it, ``last`` is the last one. ``why`` says what is
-    known of a pod by namespace/name.
+    ``overview`` is ``status`` and the last round at a glance, for the cluster page. ``plan`` plans
+    the next round without doing it, ``last`` is the last one. ``why`` says what is known of a pod
+    by namespace/name.
     """
 
     status: Callable[[], Document]
+    overview: Callable[[], Document]
     plan: Callable[[], Document]
     last: Callable[[], Document]
     why: Callable[[str], Document]
@@ -29,6 +31,7 @@ def pages(known: DeschedulerPageSources) -> dict[str, MakePage]:
     """The pages that people ask for."""
     return {
         "/v1/status": lambda _: json_page({"version": VERSION, **known.status()}),
+        "/v1/overview": lambda _: json_page({"version": VERSION, **known.overview()}),
         "/v1/plan": lambda _: json_page({"version": VERSION, **known.plan()}),
         "/v1/round": lambda _: json_page({"version": VERSION, **known.last()}),
         "/v1/why": lambda query: json_page(known.why(query.pod())),

@@ -14,6 +14,8 @@ Document = dict[str, Any]
 
 _MOST_REFUSALS = 1000
 """Of a plan that is shown; ``why`` knows all of them."""
+_SHOWN = 20
+"""At a glance."""
 
 
 def plan_document(plan: RoundPlan) -> Document:
@@ -28,6 +30,18 @@ def plan_document(plan: RoundPlan) -> Document:
             {"pod": desired.pod.key, "plugin": desired.plugin, "values": dict(desired.values)}
             for desired in plan.annotations[:_MOST_REFUSALS]
         ],
+    }
+
+
+def plan_overview(plan: RoundPlan) -> Document:
+    """Summarise a plan: its first moves, and the commonest rules by which pods stay."""
+    refused = Counter(refusal.rule for refusal in plan.refusals)
+    return {
+        "at": rfc3339(plan.at),
+        "moves": len(plan.moves),
+        "first": [move_document(move) for move in plan.moves[:_SHOWN]],
+        "refusals": len(plan.refusals),
+        "refused": dict(refused.most_common(_SHOWN)),
     }
 
 

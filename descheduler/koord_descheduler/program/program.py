@@ -52,7 +52,12 @@ from koord_descheduler.program.gates import DEFAULTS, TIDE, gates_of
 from koord_descheduler.program.history import RoundHistory
 from koord_descheduler.program.metrics import DeschedulerMetrics, DeschedulerStatus
 from koord_descheduler.program.pages import DeschedulerPageSources, pages
-from koord_descheduler.program.plan_document import Document, job_document, plan_document
+from koord_descheduler.program.plan_document import (
+    Document,
+    job_document,
+    plan_document,
+    plan_overview,
+)
 from koord_descheduler.program.round_loop import MoveExecutor, RoundLoop
 from koord_descheduler.program.round_planner import RoundPlanner
 from koord_descheduler.program.settings import DeschedulerSettings
@@ -327,6 +332,11 @@ class DeschedulerProgram:
             "results": list(islice(self._history.results(), _MOST_NOTES)),
         }
 
+    def _overview_document(self) -> Document:
+        plan = self._history.last
+        status = {**self._status_document(), "rounds": self._history.rounds()[-_MOST_NOTES:]}
+        return {**status, "plan": plan_overview(plan) if plan is not None else None}
+
     def _problems(self) -> Iterator[str]:
         yield from self._follower.problems()
         for controller in self._controllers:
@@ -363,6 +373,7 @@ class DeschedulerProgram:
         look_up = self._program.health.look_up
         sources = DeschedulerPageSources(
             status=lambda: look_up(self._status_document),
+            overview=lambda: look_up(self._overview_document),
             plan=lambda: look_up(self._plan_document),
             last=lambda: look_up(self._last_document),
             why=lambda pod: look_up(lambda: self._why(pod)),

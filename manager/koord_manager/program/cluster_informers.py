@@ -113,6 +113,11 @@ class ClusterInformers:
         plural = next(unread, "")
         return f"{plural}: not read yet" if plural else ""
 
+    @property
+    def quotas(self) -> Mapping[str, ElasticQuota]:
+        """The quotas by name."""
+        return self._quotas.every()
+
     def view(self) -> ClusterView:
         """Return the present view."""
         rules = self._enhanced.get(self._rules) or {}

@@ -168,6 +168,12 @@ class Settings:
         "seconds of silence after which a node's NodeMetric is marked as stale; at least "
         "two of its report intervals",
     )
+    scheduler_address: str = option(
+        "",
+        "HOST:PORT of the schedulers' pages, for what the cluster's page shows of them; of a "
+        "Service without a cluster IP all are asked for who leads; empty: it shows nothing of them",
+    )
+    descheduler_address: str = option("", "the same of the deschedulers")
     pod_name: str = option("", "name of this pod, for the Lease and Events")
     pod_ip: str = option("", "IP address of this pod, by which nodes find the leader")
     recommendation_interval: float = option(60.0, "seconds between samples of what pods use")
@@ -196,6 +202,8 @@ class Settings:
         ElectionTiming(self.lease_duration, self.renew_deadline, self.retry_period)
         for flag in ("webhook_address", "node_metric_api_address", "node_metric_report_address"):
             parse_listen_address(flag, getattr(self, flag))
+        for flag in ("scheduler_address", "descheduler_address"):
+            parse_listen_address(flag, getattr(self, flag), ask=True)
         gates, _ = gates_of(self.feature_gates)
         for gate in METRICS_APIS:
             if gates[gate] and not self.enable_node_metric_api:
@@ -228,8 +236,10 @@ class Settings:
         )
 
 
-def parse_listen_address(name: str, address: str) -> tuple[str, int] | None:
+def parse_listen_address(name: str, address: str, *, ask: bool = False) -> tuple[str, int] | None:
     """Host ("" is all addresses) and port of a setting; ``None`` where it is empty.
+
+    One to ``ask`` at has to have a host.
 
     Raises:
         ValueError: it is not HOST:PORT.
@@ -237,9 +247,10 @@ def parse_listen_address(name: str, address: str) -> tuple[str, int] | None:
     if not address:
         return None
     host, colon, port = address.rpartition(":")
-    if not colon or not (port.isascii() and port.isdigit() and int(port) < 1 << 16):
-        flag = name.replace("_", "-")
-        raise ValueError(f'--{flag} is "{address}"; expected HOST:PORT or :PORT')
+    is_port = port.isascii() and port.isdigit() and int(port) < 1 << 16
+    if not colon or not is_port or (ask and (not host or "/" in host)):
+        flag, other = name.replace("_", "-"), "" if ask else " or :PORT"
+        raise ValueError(f'--{flag} is "{address}"; expected HOST:PORT{other}')
     return host.strip("[]"), int(port)
 
 

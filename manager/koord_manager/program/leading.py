@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import anyio
@@ -14,8 +14,10 @@ from koord_kube.pod_evictor import PodEvictor
 from koord_kube.protocol.api import Api
 from koord_kube.protocol.resources import NODES, PODS, SERVICE_PROFILES
 from koord_kube.shared_backoff import backoff_of
+from koord_model.elastic_quota import ElasticQuota
 from koord_service import memory
 
+from koord_manager.cluster_page.core.cluster_document import ClusterSummary
 from koord_manager.metrics_apis.core.pods import PodIndex, read_pod
 from koord_manager.metrics_apis.core.service_metrics import read_packed
 from koord_manager.node_backstop.controller import GATE as NODE_BACKSTOP_GATE
@@ -157,6 +159,19 @@ class LeaderControllers:
         if self._backstop is not None:
             more[NODE_BACKSTOP_GATE] = self._backstop.decisions(node)
         return self.resources.why(node, more)
+
+    def cluster_summary(self, quotas: Mapping[str, ElasticQuota], now: float) -> ClusterSummary:
+        """Summarise the cluster for its page; ``now`` is in seconds since the epoch."""
+        resources = self.resources
+        return ClusterSummary(
+            usage=resources.fleet.usage(now) if resources is not None else None,
+            is_complete=resources is None or resources.known.is_set(),
+            closed=frozenset(name for name, node in self.nodes.items() if not node.takes_pods),
+            quotas=quotas,
+            rollouts=self._rollouts.overview() if self._rollouts is not None else None,
+            node_evictions=self._rollouts.evictions() if self._rollouts is not None else None,
+            backstop=asdict(self._backstop.figures) if self._backstop is not None else None,
+        )
 
     def why_service(self, service: str) -> Explanation:
         """Explain the profiles of a service, "namespace/name"."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 
 import anyio
@@ -14,15 +15,25 @@ from koord_kube.core.token_bucket import TokenBucket
 from koord_kube.event_recorder import EventRecorder
 from koord_kube.leadership import Leadership, LeaseSettings
 from koord_kube.program import ControlPlaneProgram, Part, settle_for_ever
+from koord_model.version import VERSION
 from koord_service.feature_gates import report_unknown
 from koord_service.log_limits import SECONDS_OF_PROBLEMS, LogLimiter
 from koord_service.logs import get_log
 from koord_service.status import StatusServer
 from prometheus_client import CollectorRegistry
 
+from koord_manager.cluster_page.core.cluster_document import ClusterSummary
+from koord_manager.cluster_page.leader_address import LeaderAddress
+from koord_manager.cluster_page.neighbour import Neighbour
+from koord_manager.cluster_page.pages import ClusterPageSources, cluster_pages
 from koord_manager.node_metric.service import CONNECTIONS
 from koord_manager.program.cluster_informers import ClusterInformers
-from koord_manager.program.config import Settings, binding_policy, idle_controllers
+from koord_manager.program.config import (
+    Settings,
+    binding_policy,
+    idle_controllers,
+    parse_listen_address,
+)
 from koord_manager.program.gates import DEFAULTS, UNUSED, gates_of
 from koord_manager.program.leading import LeaderControllers, ManagerContext
 from koord_manager.program.metrics import ManagerMetrics, ManagerStatus
@@ -33,6 +44,11 @@ from koord_manager.quota.charging import QuotaCharger
 from koord_manager.slo_config.informer import SLOConfigInformer
 
 _COMPONENT = "koord-manager"
+_NEIGHBOURS = (
+    ("scheduler", "scheduler_address", ("/v1/devices",)),
+    ("descheduler", "descheduler_address", ()),
+)
+"""Neighbours of the cluster's page: settings with their addresses, and pages to ask for."""
 
 log = get_log("manager")
 
@@ -89,6 +105,10 @@ class Manager:
             ),
             recorder=self._webhook_recorder,
             on_warning=self._warn,
+        )
+        _, _, port = settings.metrics_addr.rpartition(":")
+        self._leader_address = LeaderAddress(
+            client, settings.leader_election_namespace, int(port or 0)
         )
         self._node_metrics: NodeMetricServer | None = None
         extra = (
@@ -200,6 +220,7 @@ class Manager:
         given = {settings.health_probe_addr: self._program.probes}
         given[settings.metrics_addr] = {
             **pages(known, self.registry),
+            **cluster_pages(self._cluster_page_sources()),
             **self._program.probes,
         }
         return [StatusServer(at, shown, network=True) for at, shown in given.items() if at]
@@ -219,6 +240,35 @@ class Manager:
                 "resize": lambda source: look_up(lambda: self._why_resize(source)),
             },
         )
+
+    def _cluster_page_sources(self) -> ClusterPageSources:
+        settings, health = self._settings, self._program.health
+        return ClusterPageSources(
+            standing=lambda: health.look_up_async(self._standing),
+            summary=lambda: health.look_up(self._cluster_summary),
+            ask=health.look_up_async,
+            neighbours={
+                name: Neighbour(
+                    parse_listen_address(flag, getattr(settings, flag), ask=True), flag, more
+                )
+                for name, flag, more in _NEIGHBOURS
+            },
+        )
+
+    async def _standing(self) -> Document:
+        leads, leader = self._leads(), self._leadership.leader
+        return {
+            "version": VERSION,
+            "identity": self._leadership.identity,
+            "leads": leads,
+            "leader": leader,
+            "leader_address": await self._leader_address.of(leader) if leader and not leads else "",
+            "problems": list(self._problems()),
+        }
+
+    def _cluster_summary(self) -> ClusterSummary | None:
+        term = self._term
+        return term.cluster_summary(self._cluster.quotas, time.time()) if term is not None else None
 
     def _problems(self) -> Iterator[str]:
         """Shown to unknown callers: only what failed; the API server's answer is in the log."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
 import time
 from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -23,6 +26,8 @@ from koord_manager.rollout.core import echoes
 from koord_manager.rollout.core.documents import (
     OBSERVED,
     SUFFIX,
+    EntryState,
+    Order,
     read_observed,
     read_orders,
     written,
@@ -37,6 +42,9 @@ from koord_manager.slo_config.informer import SLOConfigInformer
 GATE = "RolloutGuard"
 _AT_ONCE = 250
 """Statuses that are looked at in one go, which takes some milliseconds."""
+_SHOWN = 100
+"""Entries at a glance."""
+_MOST_EVICTING = 5
 _INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 
 
@@ -105,6 +113,33 @@ class RolloutController:
     def problem(self) -> str:
         """Reason why rollouts may not be as they are said to be; "" while there is none."""
         return self._write_problem or self._informer.problem
+
+    def overview(self) -> list[dict[str, Any]]:
+        """Summarise the entries, for people; as many as a page has room for."""
+        followed = islice(self._follower.followed.items(), _SHOWN)
+        return [self._summary(name, state) for name, state in followed]
+
+    def evictions(self) -> dict[str, Any]:
+        """Count evictions by koordlets since these started, with the nodes that have the most."""
+        reports = ((name, report) for name, (_, report) in self._read.items() if report is not None)
+        counts = [(report.echo.evictions, name) for name, report in reports]
+        most = [(name, number) for number, name in heapq.nlargest(_MOST_EVICTING, counts) if number]
+        return {"total": sum(number for number, _ in counts), "most": most}
+
+    def _summary(self, name: str, state: EntryState) -> dict[str, Any]:
+        order = self._follower.orders.get(name, Order())
+        pause = state.paused if self._follower.holds(name, state.version) else None
+        held = order if order.paused else pause
+        return {
+            "entry": name,
+            "version": state.version,
+            "canary": state.canary,
+            "wanted": state.nodes.wanted,
+            "applied": state.nodes.echoed,
+            "failed": state.nodes.failed,
+            "problem": state.nodes.problem,
+            "paused": "" if held is None else f"by {held.by}: {held.why}",
+        }
 
     async def run(self) -> None:
         """For ever; nothing is written before all is known that decides."""

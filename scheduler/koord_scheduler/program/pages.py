@@ -18,13 +18,15 @@ class SchedulerPageSources:
     """The sources of pages; threads call them, and only read.
 
     ``overview`` is what the web page shows, ``status`` included. ``why`` says what is known of a
-    pod by namespace/name, as ``explanation`` has it. ``gangs`` lists those of the cluster.
+    pod by namespace/name, as ``explanation`` has it. ``gangs`` lists those of the cluster,
+    ``devices`` the parts of nodes' devices that are requested.
     """
 
     status: Callable[[], Document]
     overview: Callable[[], Document]
     why: Callable[[str], Document]
     gangs: Callable[[], Document]
+    devices: Callable[[], Document]
 
 
 def pages(known: SchedulerPageSources) -> dict[str, MakePage]:
@@ -34,5 +36,6 @@ def pages(known: SchedulerPageSources) -> dict[str, MakePage]:
         "/v1/overview": lambda _: json_page({"version": VERSION, **known.overview()}),
         "/v1/status": lambda _: json_page({"version": VERSION, **known.status()}),
         "/v1/gangs": lambda _: json_page({"version": VERSION, **known.gangs()}),
+        "/v1/devices": lambda _: json_page(known.devices()),
         "/v1/why": lambda query: json_page(known.why(query.pod())),
     }

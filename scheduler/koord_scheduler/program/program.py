@@ -49,7 +49,7 @@ from koord_scheduler.io.recorder import Recorder
 from koord_scheduler.io.scheduling_loop import SchedulingLoop
 from koord_scheduler.io.victim_evictor import VictimEvictor
 from koord_scheduler.plugin import Plugin
-from koord_scheduler.plugins.coscheduling.gangs_document import gangs_document
+from koord_scheduler.plugins.coscheduling.gangs_document import gangs_document, gangs_overview
 from koord_scheduler.plugins.coscheduling.network.cluster_network import ClusterNetwork
 from koord_scheduler.plugins.coscheduling.network.controller import NetworkTopologyController
 from koord_scheduler.program.debug_flags import DebugFlags, debug_updates
@@ -65,7 +65,7 @@ from koord_scheduler.program.explanation import (
 from koord_scheduler.program.gates import DEFAULTS, UNUSED, gates_of
 from koord_scheduler.program.make_scheduler import make_scheduler
 from koord_scheduler.program.metrics import SchedulerMetrics, SchedulerStatus
-from koord_scheduler.program.overview import nodes_overview, queue_overview
+from koord_scheduler.program.overview import device_shares, nodes_overview, queue_overview
 from koord_scheduler.program.pages import SchedulerPageSources, pages
 from koord_scheduler.program.recent_rates import INTERVAL_SECONDS, RecentRates
 from koord_scheduler.program.services import ServiceSources, service_pages
@@ -388,6 +388,7 @@ class SchedulerProgram:
             "at": now.epoch,
             "rates": self._rates.document(),
             "classes": queue_overview(scheduler.queue, now.monotonic, now.epoch),
+            "gangs": gangs_overview(scheduler),
             "nodes": nodes_overview(scheduler.nodes),
         }
 
@@ -431,6 +432,7 @@ class SchedulerProgram:
             overview=lambda: health.look_up(self._overview_document),
             why=lambda key: health.look_up_async(lambda: self._why(key)),
             gangs=lambda: health.look_up(lambda: gangs_document(self._scheduler)),
+            devices=lambda: health.look_up(lambda: device_shares(self._scheduler.nodes)),
         )
         leadership, cache = self._leadership, self._cache
         services = ServiceSources(

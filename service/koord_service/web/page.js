@@ -18,7 +18,7 @@ export function cores(value, exact = false) {
 
 export function bytes(value, exact = false) {
   if (value === null || value === undefined) return "–";
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
   let place = 0;
   while (value >= 1024 && place < units.length - 1) { value /= 1024; place += 1; }
   const digits = exact && place > 1 && value < 99.95 ? 1 : 0;
@@ -27,6 +27,20 @@ export function bytes(value, exact = false) {
 
 export function percent(value, digits = 1) {
   return value === null || value === undefined ? "–" : `${value.toFixed(digits)} %`;
+}
+
+export function whole(value) {
+  return Math.round(value).toLocaleString("en");
+}
+
+export function count(number, name) {
+  return `${whole(number)} ${name}${number === 1 ? "" : name.endsWith("s") ? "es" : "s"}`;
+}
+
+export function lasting(seconds) {
+  const units = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+  const [size, unit] = units.find(([least]) => seconds >= least) ?? [1, "s"];
+  return `${Math.floor(seconds / size)} ${unit}`;
 }
 
 export function bar(part, hot = 2) {
@@ -41,9 +55,9 @@ export function tile(name, value, unit, between, note) {
     ...(between ? [between] : []), element("div", { class: "note" }, note));
 }
 
-export function heads(words, numbers) {
-  return element("tr", {}, ...words.map((name) => element("th", { class: "words", scope: "col" }, name)),
-    ...numbers.map((name) => element("th", { scope: "col" }, name)));
+export function heads(words, numbers, after = []) {
+  const head = (kind) => (name) => element("th", { class: kind, scope: "col" }, name);
+  return element("tr", {}, ...words.map(head("words")), ...numbers.map(head("")), ...after.map(head("words")));
 }
 
 // Fills a table; on narrow screens each cell says of which column it is, as the head is not there.

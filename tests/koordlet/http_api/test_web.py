@@ -98,7 +98,7 @@ def test_a_busy_node(shown: Shown) -> None:
     assert "no kidled here" in page.text
 
 
-@pytest.mark.parametrize(("dark", "width"), [(False, PHONE), (True, PHONE), (True, 800)])
+@pytest.mark.parametrize(("dark", "width"), [(False, PHONE), (True, 800)])
 def test_everybody_can_read_it_on_every_screen(shown: Shown, dark: bool, width: int) -> None:
     look: Any = {"dark": dark, "width": width, "judged": True}
     page = shown(busy_node(), busy_decisions(), script=_CLICKS, **look)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
+from koord_scheduler.config.scheduler_config import read_scheduler_config
+from koord_scheduler.plugins.coscheduling.gangs_document import gangs_overview
 from koord_scheduler.program.explanation import Document
 from koord_scheduler.program.overview import nodes_overview, queue_overview
 from koord_scheduler.program.pages import SchedulerPageSources, pages
@@ -23,6 +25,7 @@ from tests.scheduler.program.test_explanation import NOW, Shop
 from tests.scheduler.program.test_program import SETTINGS, Side
 from tests.scheduler.program.test_program import side as side  # a fixture
 from tests.support.browser import PHONE, Dom, needs_chromium, visit
+from tests.support.gangs import GangCluster
 from tests.support.ports import free_port
 from tests.support.waiting import until
 
@@ -81,8 +84,19 @@ def busy_overview() -> Document:
         "at": NOW.epoch,
         "rates": rates(),
         "classes": queue_overview(shop.scheduler.queue, NOW.monotonic),
+        "gangs": waiting_gangs(),
         "nodes": nodes_overview(shop.scheduler.nodes),
     }
+
+
+def waiting_gangs() -> Mapping[str, Any]:
+    """Two gangs for which there are too few nodes."""
+    cluster = GangCluster(*(f"n{number}" for number in range(8)))
+    cluster.gang("llama", 16, 12, cpus=3)
+    cluster.gang("bert", 4, cpus=64)
+    for _ in cluster.decisions():
+        pass
+    return gangs_overview(cluster.scheduler)
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +108,7 @@ def busy() -> Document:
 def served(busy: Document) -> Iterator[dict[str, Any]]:
     """What the page at ``url`` shows, to be changed."""
     shown: dict[str, Any] = dict(busy)
-    sources = SchedulerPageSources(dict, lambda: shown, lambda _: {}, dict)
+    sources = SchedulerPageSources(dict, lambda: shown, lambda _: {}, dict, dict)
     server = StatusServer("127.0.0.1:0", pages(sources))
     server.start()
     shown["url"] = f"http://{server.address}/"
@@ -116,12 +130,14 @@ def test_a_busy_scheduler(served: dict[str, Any]) -> None:
     assert int(parked[0][1]) > int(parked[-1][1])
     assert len(rows_of(page, "shop/web-")) == 1, "one class, whatever the names of its pods"
     assert len(rows_of(page, "node-")) == 10
+    [llama] = rows_of(page, "d/llama")
+    assert llama[1:4] == ["16", "0", "12"]
     assert len(page.with_class("column")) == 20
     assert len(page.with_class("stroke")) >= 3
     assert "in 30 classes; the 8 largest" in page.text
 
 
-@pytest.mark.parametrize(("dark", "width"), [(False, PHONE), (True, PHONE), (False, 800)])
+@pytest.mark.parametrize(("dark", "width"), [(False, PHONE), (True, 800)])
 def test_everybody_can_read_it_on_every_screen(
     served: dict[str, Any], dark: bool, width: int
 ) -> None:
@@ -150,15 +166,36 @@ def test_a_scheduler_that_cannot_answer(served: dict[str, Any]) -> None:
     assert "No news from the scheduler since" in page.text
 
 
-async def test_the_program_shows_what_it_does(side: Side) -> None:
+EVERY_PLUGIN = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - schedulerName: default-scheduler
+    plugins:
+      multiPoint:
+        enabled: [{name: Coscheduling}, {name: GangScheduling}, {name: TopologyPlacementGenerator},
+                  {name: ElasticQuota}, {name: Reservation}, {name: DeviceShare},
+                  {name: LoadAwareScheduling}, {name: NodeNUMAResource},
+                  {name: NodeResourcesFitPlus}, {name: ScarceResourceAvoidance},
+                  {name: SchedulingHint}]
+"""
+
+
+async def test_with_every_plugin_from_the_first_second(side: Side) -> None:
     port = free_port()
     side.node("n1")
     await side.pod("small")
-    async with side.scheduler(replace(SETTINGS, bind_address="127.0.0.1", port=port)) as made:
+    pods = side.api.fail(status=503, times=1 << 30, plural="pods")
+    settings = replace(SETTINGS, bind_address="127.0.0.1", port=port)
+    async with side.scheduler(settings, read_scheduler_config(EVERY_PLUGIN)) as made:
+        url = f"http://127.0.0.1:{port}/"
+        early = Dom(await asyncio.to_thread(visit, url, judged=True))
+        assert "no decisions: " in early.text, "it has not read the pods yet"
+        pods.times = 0
         await side.bound("small")
         await side.pod("large", "64")
         await until(lambda: side.scheduled("large"), "it waits")
-        page = Dom(await asyncio.to_thread(visit, f"http://127.0.0.1:{port}/"))
+        page = Dom(await asyncio.to_thread(visit, url))
         assert made.status().pending["unschedulable"] == 1
     assert page.by_id("role")["class"] == "badge ok"
     [row] = rows_of(page, "shop/large")

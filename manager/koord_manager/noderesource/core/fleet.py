@@ -43,6 +43,7 @@ from koord_manager.noderesource.core.table import (
     strategy_row,
     zone_row,
 )
+from koord_manager.noderesource.core.usage import ClusterUsage, cluster_usage
 from koord_manager.slo_config.core.colocation import ColocationStrategy
 
 MOST_REMEMBERED = 32
@@ -320,6 +321,10 @@ class Fleet:
             int(guaranteed * speed),
             fresh,
         )
+
+    def usage(self, now: float) -> ClusterUsage:
+        """Return what all nodes use and offer, for people."""
+        return cluster_usage(self._names, self._tables, now)
 
     # ---- inside
 

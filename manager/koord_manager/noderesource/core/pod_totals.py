@@ -38,7 +38,7 @@ class PodTotals(NamedTuple):
 
     ``mid_system`` is that which comes before mid pods. ``bound`` is ``high`` by the NUMA nodes
     that pods are bound to, () for those that are not. ``native_request`` is of CPU and memory
-    by these names, of all pods.
+    by these names, of all pods. ``batch_used`` is measured of batch and free pods.
     """
 
     high: PodSums
@@ -47,6 +47,7 @@ class PodTotals(NamedTuple):
     system: CpuMemory
     mid_system: CpuMemory
     native_request: CpuMemory = NOTHING
+    batch_used: CpuMemory = NOTHING
 
 
 _BEFORE_MID = (PriorityClass.PROD, PriorityClass.NONE)
@@ -56,7 +57,7 @@ _BEFORE_BATCH = (*_BEFORE_MID, PriorityClass.MID)
 def account(metric: MetricSummary, pods: Mapping[str, PodSummary]) -> PodTotals:
     """The account of a node with these pods, by "namespace/name"."""
     bound: dict[tuple[int, ...], list[int]] = {(): [0] * 6}
-    prod_cpu = prod_memory = native_cpu = native_memory = 0
+    prod_cpu = prod_memory = native_cpu = native_memory = batch_cpu = batch_memory = 0
     gone = dict(metric.pods)
     for name, pod in pods.items():
         if not pod.active:
@@ -66,6 +67,9 @@ def account(metric: MetricSummary, pods: Mapping[str, PodSummary]) -> PodTotals:
             native_cpu += pod.cpu
             native_memory += pod.memory
         if not pod.high:
+            if seen is not None:
+                batch_cpu += seen.usage.cpu or 0
+                batch_memory += seen.usage.memory or 0
             continue
         if pod.priority in _BEFORE_MID:
             prod_cpu += pod.cpu
@@ -95,6 +99,7 @@ def account(metric: MetricSummary, pods: Mapping[str, PodSummary]) -> PodTotals:
         system=_system(metric, _BEFORE_BATCH),
         mid_system=_system(metric, _BEFORE_MID),
         native_request=CpuMemory(bounded(native_cpu), bounded(native_memory)),
+        batch_used=CpuMemory(bounded(batch_cpu), bounded(batch_memory)),
     )
 
 

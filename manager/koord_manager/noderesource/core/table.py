@@ -48,6 +48,7 @@ ACCOUNT = np.dtype(
         ("node_used", _WHOLE, 2),
         ("reclaimable", _WHOLE, 2),
         ("native_request", _WHOLE, 2),
+        ("batch_used", _WHOLE, 2),
     ]
 )
 STRATEGY = np.dtype(
@@ -132,6 +133,7 @@ def account_row(account: PodTotals, metric: MetricSummary) -> tuple[Any, ...]:
         _or(metric.node, UNKNOWN),
         _or(metric.reclaimable, UNKNOWN),
         account.native_request,
+        account.batch_used,
     )
 
 

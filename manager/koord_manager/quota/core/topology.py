@@ -62,6 +62,11 @@ class QuotaTopology:
         self._index()
         return tuple(self._current[key] for key in self._names.get(name, ()))
 
+    def every(self) -> Mapping[str, ElasticQuota]:
+        """The quotas by name, as ``named`` has them."""
+        self._index()
+        return {name: self._current[keys[0]] for name, keys in self._names.items()}
+
     def named(self, name: str) -> ElasticQuota | None:
         """The quota of a name."""
         return next(iter(self.all_of(name)), None)
@@ -138,4 +143,5 @@ def _same(admitted: ElasticQuota | None, observed: ElasticQuota | None) -> bool:
         child_request=admitted.child_request,
         unschedulable_resource=admitted.unschedulable_resource,
         total_resource=admitted.total_resource,
+        runtime=admitted.runtime,
     )

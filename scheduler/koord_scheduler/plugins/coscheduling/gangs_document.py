@@ -1,8 +1,10 @@
-"""All gangs, as plain data for ``koordctl gangs``."""
+"""Gangs as plain data, for ``koordctl gangs`` and the web page."""
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any
 
 from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
@@ -11,11 +13,31 @@ from koord_scheduler.gangs.gangs import Gang, count_by_gang
 from koord_scheduler.gangs.policy_words import policy_words
 from koord_scheduler.gangs.readiness import missing_members
 
+_SHOWN = 8
+_REASON = 1000
+"""Letters."""
+
 
 def gangs_document(scheduler: Scheduler) -> Mapping[str, Any]:
     """Each gang with how many pods it needs and has, and why it waits."""
     gangs = scheduler.gangs.by_key
     return {"gangs": [_row(scheduler, gang) for _, gang in sorted(gangs.items())]}
+
+
+def gangs_overview(scheduler: Scheduler) -> Mapping[str, Any]:
+    """Count gangs and those that wait; of these the ones with the most pods that do."""
+    gangs = scheduler.gangs.by_key
+    sizes = [
+        (len(gang.members) - len(gang.assumed | gang.bound.keys()), gang) for gang in gangs.values()
+    ]
+    waiting = [(size, gang) for size, gang in sizes if size > 0]
+    largest = heapq.nlargest(_SHOWN, waiting, key=itemgetter(0))
+    rows = [_row(scheduler, gang) for _, gang in largest]
+    return {
+        "gangs": len(gangs),
+        "waiting": len(waiting),
+        "largest": [{**row, "why": row["why"][:_REASON]} for row in rows],
+    }
 
 
 def _row(scheduler: Scheduler, gang: Gang) -> dict[str, Any]:

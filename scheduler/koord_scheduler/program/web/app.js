@@ -2,7 +2,7 @@
 // somebody else's: they are only ever set as text.
 
 import { chart, clock, element } from "./charts.js";
-import { ask, bar, by, bytes, cores, fill, heads, keepFresh, offerTheme, percent, tile } from "./page.js";
+import { ask, bar, by, bytes, cores, count, fill, heads, keepFresh, lasting, offerTheme, percent, tile, whole } from "./page.js";
 
 const NOTHING_YET = "Nothing in the last ten minutes.";
 
@@ -14,6 +14,7 @@ async function refresh() {
     showRates(found.rates);
     showClasses("parked", found.classes.parked, true);
     showClasses("active", found.classes.active, false);
+    showGangs(found.gangs);
     showHistogram("cpu", "CPU requested", found.nodes, (value) => `${whole(value / 1000)} cores`);
     showHistogram("memory", "Memory requested", found.nodes, (value) => bytes(value, true));
     showNodes("fullest", found.nodes.fullest);
@@ -24,14 +25,6 @@ async function refresh() {
   }
 }
 
-function whole(value) {
-  return Math.round(value).toLocaleString("en");
-}
-
-function count(number, name) {
-  return `${whole(number)} ${name}${number === 1 ? "" : name.endsWith("s") ? "es" : "s"}`;
-}
-
 function rate(value) {
   return value === null || value === undefined ? "–" : value < 10 ? String(Number(value.toFixed(1))) : whole(value);
 }
@@ -40,12 +33,6 @@ function milliseconds(seconds) {
   if (seconds === null || seconds === undefined) return "–";
   const value = seconds * 1000;
   return `${Number(value.toFixed(value < 1 ? 2 : value < 10 ? 1 : 0))} ms`;
-}
-
-function lasting(seconds) {
-  const units = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
-  const [size, unit] = units.find(([least]) => seconds >= least) ?? [1, "s"];
-  return `${Math.floor(seconds / size)} ${unit}`;
 }
 
 function showHead(found) {
@@ -103,6 +90,13 @@ function showClasses(name, found, reasons) {
       element("td", { class: "words" }, one.asks || "nothing")),
     ...(reasons ? [element("tr", {}, element("td", { class: "words wrap muted", colspan: columns.length }, one.reason))] : []),
   ]));
+}
+
+function showGangs(found) {
+  by("gangs-note").textContent = found.gangs ? `${whole(found.waiting)} of ${count(found.gangs, "gang")}` : "there are no gangs";
+  fill(by("gangs"), found.waiting ? heads(["Gang"], ["Waiting", "Bound", "Needs"], ["Why"]) : null, found.largest.map((one) => element("tr", {},
+    element("td", { class: "words" }, one.name), element("td", {}, whole(one.waiting)), element("td", {}, whole(one.bound)),
+    element("td", {}, whole(one.min)), element("td", { class: "words wrap muted" }, one.why))));
 }
 
 function showHistogram(name, title, nodes, format) {

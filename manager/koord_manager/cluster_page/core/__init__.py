@@ -1,0 +1,1 @@
+"""The leader's knowledge as the page shows it. No IO."""
