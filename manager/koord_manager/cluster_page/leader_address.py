@@ -8,7 +8,10 @@ from koord_service.addresses import host_port
 
 
 class LeaderAddress:
-    """The address of the pod that leads; the API server is asked once for each leader."""
+    """The address of the pod that leads; the API server is asked once for each leader.
+
+    With the ``port`` 0 there is none.
+    """
 
     def __init__(self, api: Api, namespace: str, port: int) -> None:
         self._api = api
@@ -18,7 +21,7 @@ class LeaderAddress:
 
     async def of(self, identity: str) -> str:
         """HOST:PORT of the manager of an identity; "" if it is no pod, or that is not known."""
-        if self._known[0] != identity:
+        if self._port and self._known[0] != identity:
             # An identity is the pod's name, and what makes this run of it the only one.
             pod = identity.rpartition("_")[0]
             try:

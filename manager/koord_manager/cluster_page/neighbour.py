@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import aiohttp
 import anyio
@@ -44,6 +46,7 @@ class Neighbour:
         self._target = target
         self._flag = f"--{setting.replace('_', '-')}"
         self._more = more
+        self._lookup: asyncio.Future[list[Any]] | None = None
 
     async def ask(self) -> NeighbourAnswer:
         """Ask all replicas, and the one that leads for the rest."""
@@ -57,13 +60,22 @@ class Neighbour:
             return NeighbourAnswer(f"{host_port(*self._target)} ({self._flag}): {reason}")
 
     async def _ask(self, host: str, port: int) -> NeighbourAnswer:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        addresses = list(dict.fromkeys(host_port(*at[:2]) for *_, at in found))[:_REPLICAS]
+        addresses = await self._addresses(host, port)
         # Names of hosts may lead to a proxy, redirects anywhere: both are out of the question.
         async with aiohttp.ClientSession(trust_env=False) as session:
             address, overview = await _leader(session, addresses)
             more = {path: await _read(session, address, path) for path in self._more}
         return NeighbourAnswer(pages={_OVERVIEW: overview, **more})
+
+    async def _addresses(self, host: str, port: int) -> list[str]:
+        """Look the name up. Of DNS that hangs, one thread at most waits, and all ask that one."""
+        if self._lookup is None or self._lookup.done():
+            loop = asyncio.get_running_loop()
+            look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+            self._lookup = loop.run_in_executor(None, look_up)
+            self._lookup.add_done_callback(lambda done: done.cancelled() or done.exception())
+        found = await asyncio.shield(self._lookup)
+        return list(dict.fromkeys(host_port(*at[:2]) for *_, at in found))[:_REPLICAS]
 
 
 async def _leader(

@@ -108,7 +108,9 @@ class Manager:
         )
         _, _, port = settings.metrics_addr.rpartition(":")
         self._leader_address = LeaderAddress(
-            client, settings.leader_election_namespace, int(port or 0)
+            client,
+            settings.leader_election_namespace,
+            int(port) if port.isdigit() else 0,  # a unix socket: there is no address
         )
         self._node_metrics: NodeMetricServer | None = None
         extra = (

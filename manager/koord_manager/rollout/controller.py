@@ -28,6 +28,7 @@ from koord_manager.rollout.core.documents import (
     SUFFIX,
     EntryState,
     Order,
+    Pause,
     read_observed,
     read_orders,
     written,
@@ -138,7 +139,7 @@ class RolloutController:
             "applied": state.nodes.echoed,
             "failed": state.nodes.failed,
             "problem": state.nodes.problem,
-            "paused": "" if held is None else f"by {held.by}: {held.why}",
+            "paused": "" if held is None else _pause_text(held),
         }
 
     async def run(self) -> None:
@@ -276,6 +277,10 @@ class RolloutController:
             meta = {"name": self._name, "namespace": self._config[1]}
             return {"metadata": meta, "data": {OBSERVED: text}}
         return {**found, "data": {**(found.get("data") or {}), OBSERVED: text}}
+
+
+def _pause_text(pause: Order | Pause) -> str:
+    return f"by {pause.by or 'somebody'}" + (f": {pause.why}" if pause.why else "")
 
 
 def _traits(node: ClusterNode, report: RolloutReport) -> NodeTraits:

@@ -39,6 +39,9 @@ async def test_one_round_alone_ends_the_program() -> None:
             await program.serve()
         lease = api.get(LEASES, "koord-descheduler", "default")
     assert not lease["spec"].get("holderIdentity"), "it hands over at once"
+    overview = program._overview_document()
+    assert {"leads", "leader", "dry_run", "obstacle", "under_way", "results"} <= overview.keys()
+    assert (overview["plan"]["moves"], overview["plan"]["refused"]) == (0, {})
 
 
 async def test_jobs_of_drains_are_looked_after_whatever_evicts_for_profiles() -> None:

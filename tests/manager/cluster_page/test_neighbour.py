@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -32,10 +32,10 @@ def replica(host: str, port: int, **pages: Any) -> Iterator[None]:
 def three(monkeypatch: pytest.MonkeyPatch) -> None:
     """A name that has three addresses, as a Service without a cluster IP does."""
 
-    async def resolve(_: Any, host: str, port: int, **_more: Any) -> list[Any]:
+    def resolve(_: str, port: int, **_more: Any) -> list[Any]:
         return [(0, 0, 0, "", (f"127.0.0.{last}", port)) for last in (1, 2, 3)]
 
-    monkeypatch.setattr(asyncio.BaseEventLoop, "getaddrinfo", resolve)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
 
 
 async def ask(port: int, *more: str) -> Any:
@@ -88,3 +88,22 @@ async def test_one_that_hangs_keeps_nobody(monkeypatch: pytest.MonkeyPatch) -> N
         port = silent.getsockname()[1]
         found = await Neighbour(("127.0.0.1", port), "scheduler_address").ask()
     assert found.reason.endswith("no answer in time")
+
+
+async def test_of_dns_that_hangs_one_thread_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_SECONDS", 0.05)
+    calls, go = list[str](), threading.Event()
+
+    def resolve(host: str, _port: int, **_more: Any) -> list[Any]:
+        calls.append(host)
+        go.wait()
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    made = Neighbour(("nowhere", 1), "scheduler_address")
+    for _ in range(3):
+        assert (await made.ask()).reason.endswith("no answer in time")
+    assert calls == ["nowhere"]
+    monkeypatch.setattr(module, "_SECONDS", 10.0)
+    go.set()
+    assert "Name or service not known" in (await made.ask()).reason

@@ -135,6 +135,12 @@ async def test_harm_halts_an_entry_over_a_change_of_leader(bench: Bench) -> None
     pause = cluster.state()["paused"]
     assert pause["by"] == "koord-manager"
     assert pause["why"].startswith("24 evictions per node and hour, and 0 on nodes like these")
+    [summary] = made.overview()
+    assert (summary["entry"], summary["wanted"], summary["applied"]) == ("offload", 4, 4)
+    assert summary["paused"] == f"by koord-manager: {pause['why']}"
+    evictions = made.evictions()
+    assert evictions["total"] == 4 * cluster.evictions
+    assert {name for name, _ in evictions["most"]} == set(filter(cluster.is_canary, cluster.names))
     await bench.api.wait_for("create", plural="events")
     [event] = [bench.api.objects[key] for key in bench.api.objects if key.resource == EVENTS]
     assert event["reason"] == "RolloutPaused"
@@ -169,6 +175,7 @@ async def test_an_order_holds_from_the_first_second_and_a_broken_state_is_begun_
     await until(lambda: made.looks, "state")
     await made.look()
     assert cluster.canaries() == 2
+    assert made.overview()[0]["paused"].startswith("by ")
     cluster.die()
     state = bench.api.get(CONFIG_MAPS, STATE, NAMESPACE)
     bench.api.put(CONFIG_MAPS, {**state, "data": {"observed": "{", "orders": "["}}, NAMESPACE)

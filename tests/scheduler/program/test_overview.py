@@ -9,8 +9,10 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from koord_scheduler.objects.metadata import AnnotatedMeta
+from koord_scheduler.objects.node import Node, NodeSpec, NodeStatus
 from koord_scheduler.program.metrics import SchedulerMetrics, SchedulerStatus
-from koord_scheduler.program.overview import nodes_overview, queue_overview
+from koord_scheduler.program.overview import device_shares, nodes_overview, queue_overview
 from koord_scheduler.program.recent_rates import DecisionTotals, RecentRates, quantile
 from koord_scheduler.state.cluster_state import ClusterState
 from prometheus_client import CollectorRegistry
@@ -43,6 +45,20 @@ def test_nodes_by_the_share_that_is_requested() -> None:
         "pods": 4,
     }
     assert [one["node"] for one in found["emptiest"][2:]] == ["half", "full"]
+
+
+def test_devices_of_nodes_by_their_scarcest_kind() -> None:
+    shop = Shop(plain="4")
+    two = {"koordinator.sh/gpu": "200", "example.com/fpga": "8", "kubernetes.io/batch-cpu": "900"}
+    amounts = {"cpu": "4", "memory": "1Gi", "pods": "9", **two}
+    shop.scheduler.nodes.set(Node(AnnotatedMeta("cards"), NodeSpec(), NodeStatus(amounts)))
+    for number in range(2):
+        asked = {"koordinator.sh/gpu": "50", "example.com/fpga": "1"}
+        container = {"name": "c", "resources": {"requests": {**asked, "cpu": "1"}}}
+        shop.pod(f"p{number}", nodeName="cards", containers=[container])
+    shop.pod("c", nodeName="gone", containers=[container])
+    assert device_shares(shop.scheduler.nodes) == {"nodes": {"cards": 50}}
+    assert device_shares(ClusterState()) == {"nodes": {}}
 
 
 def test_no_nodes() -> None:
