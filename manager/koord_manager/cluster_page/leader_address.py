@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import anyio
 from koord_kube.protocol.api import Api, ApiError
 from koord_kube.protocol.resources import PODS
 from koord_service.addresses import host_port
+
+_SECONDS = 2.0
 
 
 class LeaderAddress:
@@ -25,8 +28,9 @@ class LeaderAddress:
             # An identity is the pod's name, and what makes this run of it the only one.
             pod = identity.rpartition("_")[0]
             try:
-                found = await self._api.get(PODS, pod, self._namespace)
-            except ApiError:
+                with anyio.fail_after(_SECONDS):  # the page has to be there all the same
+                    found = await self._api.get(PODS, pod, self._namespace)
+            except (ApiError, TimeoutError):
                 return ""
             ip = str((found.get("status") or {}).get("podIP") or "")
             self._known = (identity, host_port(ip, self._port) if ip else "")
