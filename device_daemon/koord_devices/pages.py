@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from koord_model.times import rfc3339
+from koord_service.program_metrics import program_metrics
 from koord_service.status import Access, MakePage, StatusPage, StatusServer, json_page
 
 from koord_devices.config import DeviceDaemonSettings
@@ -28,7 +29,7 @@ def serve(settings: DeviceDaemonSettings, get: GetReport) -> StatusServer:
         "/healthz": lambda _: healthz(get(), time.time() - most),
         "/readyz": lambda _: readyz(get()),
         "/status": lambda _: json_page(status(get())),
-        "/metrics": lambda _: StatusPage("".join(metrics(get())).encode(), "text/plain"),
+        "/metrics": lambda _: _metrics_page(get()),
     }
     public = {name: pages[name] for name in ("/healthz", "/readyz", "/metrics")}
     address = settings.status_address
@@ -90,6 +91,11 @@ def status(report: Report) -> dict[str, Any]:
             for device in report.rdma.devices
         ],
     }
+
+
+def _metrics_page(report: Report) -> StatusPage:
+    text = "".join(metrics(report)) + program_metrics("koord-device-daemon")
+    return StatusPage(text.encode(), "text/plain; version=0.0.4")
 
 
 def metrics(report: Report) -> Iterator[str]:

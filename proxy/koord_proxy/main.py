@@ -206,7 +206,7 @@ class Proxy:
         if not self.settings.metrics_address:
             return None
         pages = {
-            "/metrics": lambda _: metrics_page(self.metrics.registry),
+            "/metrics": lambda _: metrics_page(self.metrics.registry, PROGRAM),
             "/healthz": self.health.healthz,
             "/pods": self.health.pods,
         }

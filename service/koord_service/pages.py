@@ -10,6 +10,8 @@ from urllib.parse import parse_qsl
 
 from koord_model import duration
 
+from koord_service.program_metrics import program_metrics
+
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
@@ -125,9 +127,10 @@ def json_page(value: object, status: int = 200) -> StatusPage:
     return StatusPage(f"{text}\n".encode(), "application/json", status)
 
 
-def metrics_page(registry: CollectorRegistry) -> StatusPage:
-    """The metrics in Prometheus' text format."""
+def metrics_page(registry: CollectorRegistry, program: str) -> StatusPage:
+    """The metrics of ``program``, a command, in Prometheus' text format, with those all have."""
     # Here, so that programs without metrics need not have the client installed.
     from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-    return StatusPage(generate_latest(registry), CONTENT_TYPE_LATEST)
+    body = generate_latest(registry) + program_metrics(program).encode()
+    return StatusPage(body, CONTENT_TYPE_LATEST)

@@ -130,9 +130,9 @@ def test_its_life(host: Path, daemon: tuple[subprocess.Popen[str], str]) -> None
     """It serves its pages, reads its settings again, and leaves the file when it ends."""
     process, address = daemon
     assert page(f"{address}/readyz") == "ok\n"
-    assert 'koord_device_daemon_devices{vendor="kunlun",healthy="true"} 2' in page(
-        f"{address}/metrics"
-    )
+    metrics = page(f"{address}/metrics")
+    assert 'koord_device_daemon_devices{vendor="kunlun",healthy="true"} 2' in metrics
+    assert 'pykoord_build_info{program="koord-device-daemon",' in metrics
     assert page(f"{address}/healthz") == "ok\n"
     (host / "npu-smi.state").write_text("huawei-310-21.0.4")
     process.send_signal(signal.SIGHUP)

@@ -19,7 +19,7 @@ from koord_manager.node_metric.metrics import NodeMetricMetrics
 from koord_manager.program.metrics import ManagerMetrics, ManagerStatus
 from koord_model.patch import Conflict, Patch
 from koord_proxy.metrics import Gauges, Metrics
-from koord_service.status import metrics_page
+from koord_service.program_metrics import program_metrics
 from koord_serving.admission.metrics import AdmissionOutcome, WebhookMetrics
 from koordlet.agent.resource_plugins import ResourcePluginMetrics
 from koordlet.http_api.prometheus import SampleMetrics
@@ -36,7 +36,7 @@ from koordlet.runtime_hooks.hook_metrics import (
 from koordlet.runtime_hooks.nri.client import NriClient
 from koordlet.runtime_hooks.nri.protocol.handler import NriHandler
 from koordlet.runtime_hooks.reconciler.reconciler import ReconcileResult
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.docs.words import (
@@ -112,6 +112,7 @@ def _served() -> Iterator[tuple[str, str, set[str]]]:
     koordlet.count(Stage.PRE_CREATE_CONTAINER, ignored, 0.1)
     for registry in (proxy.registry, koordlet.registry):
         yield from _families(registry)
+    yield from _families_of(program_metrics("koordlet"))
 
 
 async def _never(_key: str) -> None:
@@ -144,7 +145,10 @@ def _served_by_the_descheduler() -> Iterator[tuple[str, str, set[str]]]:
 
 
 def _families(registry: CollectorRegistry) -> Iterator[tuple[str, str, set[str]]]:
-    page = metrics_page(registry).body.decode()
+    yield from _families_of(generate_latest(registry).decode())
+
+
+def _families_of(page: str) -> Iterator[tuple[str, str, set[str]]]:
     for family in text_string_to_metric_families(page):
         # When a counter began is a series of its own in this format.
         if not family.name.endswith("_created"):

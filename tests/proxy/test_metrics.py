@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from koord_proxy.metrics import MAX_METHODS, OTHER, Gauges, Metrics
-from koord_service.status import metrics_page
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 
 def samples(metrics: Metrics) -> dict[str, Any]:
     """Values as they arrive, by name and labels."""
-    text = metrics_page(metrics.registry).body.decode()
+    text = generate_latest(metrics.registry).decode()
     return {
         f"{sample.name}{sorted(sample.labels.values()) or ''}": sample.value
         for family in text_string_to_metric_families(text)

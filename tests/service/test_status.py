@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from koord_service import page_server
+from koord_service.build_info import build_info
 from koord_service.sockets import SocketInUseError
 from koord_service.status import (
     MakePage,
@@ -23,7 +24,8 @@ from koord_service.status import (
     json_page,
     metrics_page,
 )
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, ProcessCollector
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.processes import PATIENCE
 
@@ -374,9 +376,22 @@ def test_json_page() -> None:
 def test_metrics_page() -> None:
     registry = CollectorRegistry()
     Counter("relayed_calls", "Calls relayed.", registry=registry).inc(3)
-    page = metrics_page(registry)
-    assert b"relayed_calls_total 3.0\n" in page.body
+    page = metrics_page(registry, "koordlet")
     assert page.content_type.startswith("text/plain; version=")
+    families = {
+        family.name: family for family in text_string_to_metric_families(page.body.decode())
+    }
+    assert families["relayed_calls"].samples[0].value == 3
+    assert families["pykoord_build_info"].samples[0].labels == {
+        "program": "koordlet",
+        **build_info().labels(),
+    }
+    # The names and types, and about the values, of the library that the text is written like.
+    for theirs in ProcessCollector(registry=None).collect():
+        ours = families[theirs.name]
+        assert ours.type == theirs.type
+        expected, slack = theirs.samples[0].value, 10 if theirs.name == "process_open_fds" else 1
+        assert ours.samples[0].value == pytest.approx(expected, abs=slack, rel=0.2), theirs.name
 
 
 @pytest.mark.parametrize(

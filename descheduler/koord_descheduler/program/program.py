@@ -379,7 +379,7 @@ class DeschedulerProgram:
             why=lambda pod: look_up(lambda: self._why(pod)),
         )
         shown: dict[str, MakePage] = {
-            "/metrics": lambda _: metrics_page(self.registry),
+            "/metrics": lambda _: metrics_page(self.registry, "koord-descheduler"),
             **pages(sources),
             **self._program.probes,
         }

@@ -358,7 +358,7 @@ class Agent:
         if self._node is not None:
             kept = JournalPages(f"{self._settings.state_dir}/{journal.NAME}")
         served: dict[str, MakePage] = {
-            "/metrics": lambda _: metrics_page(registry),
+            "/metrics": lambda _: metrics_page(registry, "koordlet"),
             "/v1/status": lambda _: json_page(self._status_document()),
             "/events": events_page(kept),
         }

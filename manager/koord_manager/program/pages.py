@@ -34,7 +34,7 @@ class PageSources:
 def pages(known: PageSources, registry: CollectorRegistry) -> dict[str, MakePage]:
     """The pages that people and Prometheus ask for."""
     return {
-        "/metrics": lambda _: metrics_page(registry),
+        "/metrics": lambda _: metrics_page(registry, "koord-manager"),
         "/v1/status": lambda _: json_page(_status(known)),
         "/v1/why": lambda query: json_page(_why(known, query)),
     }

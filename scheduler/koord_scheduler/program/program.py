@@ -439,7 +439,7 @@ class SchedulerProgram:
             self._scheduler, lambda: cache.nodes, lambda: leadership.leads, health.look_up
         )
         shown: dict[str, MakePage] = {
-            "/metrics": lambda _: metrics_page(self.registry),
+            "/metrics": lambda _: metrics_page(self.registry, "koord-scheduler"),
             **pages(sources),
             **service_pages(services),
             **self._program.probes,

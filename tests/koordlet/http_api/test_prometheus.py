@@ -8,11 +8,10 @@ from dataclasses import replace
 import pytest
 from koord_prediction.amount import ResourceAmount
 from koord_prediction.peak import PredictedPeak
-from koord_service.status import metrics_page
 from koordlet.http_api.prometheus import SampleMetrics
 from koordlet.metric_cache.core.metric_kinds import KINDS
 from koordlet.metric_cache.core.samples import Sample, Series
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.observed import GIB, NOW, PODS, ObservedNode, busy_node, full_node
@@ -31,7 +30,7 @@ def scrape(node: ObservedNode) -> Mapping[str, Rows]:
     registry = CollectorRegistry()
     registry.register(SampleMetrics(node.observed()))
     found: dict[str, Rows] = {}
-    for family in text_string_to_metric_families(metrics_page(registry).body.decode()):
+    for family in text_string_to_metric_families(generate_latest(registry).decode()):
         for sample in family.samples:
             found.setdefault(sample.name, []).append((sample.labels, sample.value))
     return found

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from koord_service.status import metrics_page
 from koordlet.http_api.prometheus import SampleMetrics
 from koordlet.http_api.strategy_metrics import StrategyMetrics
 from koordlet.qos_manager.core.strategy import StrategySignal
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.decided import DecidedNode, busy_decisions
@@ -32,7 +31,7 @@ def scrape(decided: DecidedNode, observed: ObservedNode | None = None) -> Mappin
     registry.register(SampleMetrics(node))
     registry.register(StrategyMetrics(node, decided.decided()))
     found: dict[str, Rows] = {}
-    for family in text_string_to_metric_families(metrics_page(registry).body.decode()):
+    for family in text_string_to_metric_families(generate_latest(registry).decode()):
         for sample in family.samples:
             labels = dict(sample.labels)
             assert labels.pop("node") == "node-1"
