@@ -51,7 +51,7 @@ def _cpu_seconds() -> float:
 
 @cache
 def _start_time() -> float:
-    """When the kernel began this process; the clock of the machine may be set later."""
+    """Compute when the kernel began this process; the clock of the machine may be set later."""
     fields = (_PROCESS / "stat").read_text().rpartition(") ")[2].split()
     since_boot = int(fields[_START_TIME]) / os.sysconf("SC_CLK_TCK")
     age = time.clock_gettime(time.CLOCK_BOOTTIME) - since_boot

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ from tools.alert_rules import PAGES, RULE, groups, rule
 OBJECT = installed("alerts")["PrometheusRule", NAMESPACE, "koordinator"]
 ALERTS = [one for group in groups().values() for one in group]
 PROMTOOL = shutil.which("promtool")
+Cases = list[dict[str, Any]]
+LAST = 90
+"""Longest case, in intervals; those that end before have no values then, and cannot fire."""
 needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="needs promtool (Debian: prometheus)")
 _NAME = r"((?:koord|pykoord_|scheduler_|descheduler_)\w+)"
 _METRIC = re.compile(rf"\b{_NAME}(?:\{{([^}}]*)\}})?")
@@ -46,7 +50,7 @@ def test_rules_say_what_their_rows_say() -> None:
     for made, alert in zip(rules, ALERTS, strict=True):
         assert (made["alert"], made["expr"]) == (alert.name, alert.expression)
         assert (made.get("for", ""), made["labels"]["severity"]) == (alert.wait, alert.severity)
-        assert made["annotations"]["summary"]
+        assert made["annotations"] == {"summary": alert.meaning, "runbook": alert.runbook}
         assert alert.severity in ("critical", "warning", "info")
 
 
@@ -62,96 +66,75 @@ def test_metrics_and_labels_are_those_served(alert: alert_rules.Alert) -> None:
 
 @needs_promtool
 def test_promtool_takes_the_rules(tmp_path: Path) -> None:
-    done = promtool("check", tmp_path, {})
-    assert f"SUCCESS: {len(ALERTS)} rules found" in done
+    rules = write(tmp_path / "rules.yaml", OBJECT["spec"])
+    assert f"SUCCESS: {len(ALERTS)} rules found" in promtool("check", [rules])
 
 
 @needs_promtool
-def test_rules_fire_when_they_should_and_not_before(tmp_path: Path) -> None:
-    refused = 'koord_runtime_proxy_intercepted_calls_total{result="refused",instance="n1"}'
-    tests = [
-        # The leader is gone for some minutes; two replicas are scraped all the time.
-        expects(
-            {'koord_manager_leader{pod="a"}': "1x5 0x20", 'koord_manager_leader{pod="b"}': "0x25"},
-            "KoordManagerNotOneLeader",
-            {"5m": False, "7m": False, "9m": True},
-        ),
-        # A counter whose row comes up with the first refusal, and one that stands still.
-        expects(
-            {refused: "_x10 1x60", refused.replace("n1", "n2"): "7x70"},
-            "KoordRuntimeProxyRefuses",
-            # A Prometheus that has just begun takes n2 for new.
-            {"9m": True, "12m": True, "16m": True, "40m": False},
-        ),
-        *scheduler_tests(),
+def test_each_alert_fires_when_it_should_and_not_at_the_border(tmp_path: Path) -> None:
+    cases = yaml.safe_load((Path(__file__).parent / "alert_cases.yaml").read_text())
+    assert list(cases) == [alert.name for alert in ALERTS]
+    files = [
+        file
+        for group in OBJECT["spec"]["groups"]
+        for file in files_of_tests(group, cases, tmp_path / group["name"])
     ]
-    assert "SUCCESS" in promtool("test", tmp_path, {"tests": tests})
+    assert promtool("test", files).count("SUCCESS") == len(files)
 
 
-def scheduler_tests() -> list[dict[str, Any]]:
-    """The scheduler's, of which two have to tell it from a kube-scheduler at instance "k"."""
-    leader = 'pykoord_scheduler_leader{instance="a"}'
-    attempts = 'scheduler_schedule_attempts_total{{result="{}",instance="{}"}}'.format
-    waiting = 'scheduler_pending_pods{{queue="unschedulable",instance="{}"}}'.format
-    unsent, bound = (
-        f'{name}{{instance="a"}}'
-        for name in (
-            "pykoord_scheduler_unsent_bindings",
-            "scheduler_pod_scheduling_sli_duration_seconds_count",
-        )
-    )
-    fails, late = {"30m": False, "60m": True}, {"30m": False, "75m": True}
+def files_of_tests(group: dict[str, Any], cases: Mapping[str, Cases], folder: Path) -> list[Path]:
+    """The unit tests of a group of rules, by interval: all rules of a file are tried."""
+    folder.mkdir()
+    write(folder / "rules.yaml", {"groups": [group]})
+    tests: dict[str, list[dict[str, Any]]] = {}
+    for alert in (one["alert"] for one in group["rules"]):
+        assert {"fires", "never"} <= {key for case in cases[alert] for key in case}, alert
+        for case in cases[alert]:
+            interval = case.get("interval", "1m")
+            tests.setdefault(interval, []).append(unit_test(alert, case, interval))
+    head = {"rule_files": ["rules.yaml"]}
     return [
-        expects({leader: "1x5 _x2000"}, "KoordSchedulerAbsent", {"9m": False, "16m": True}),
-        expects(
-            {
-                leader: "1x90",
-                attempts("scheduled", "a"): "0+100x90",
-                attempts("error", "a"): "0x30 0+2x60",
-                attempts("scheduled", "k"): "0+100x90",
-                attempts("error", "k"): "0+50x90",
-            },
-            "KoordSchedulerBindingsFail",
-            fails,
-        ),
-        expects(
-            {leader: "1x90", waiting("k"): "3x90", waiting("a"): "0x35 1x60"},
-            "KoordSchedulerPodsUnschedulable",
-            late,
-        ),
-        # All the time some are under way; at last none gets done, or there are too many.
-        expects({unsent: "9x90", bound: "0+50x40 2000x50"}, "KoordSchedulerBindingsWait", fails),
-        expects({unsent: "9x30 999x60", bound: "0+5x90"}, "KoordSchedulerBindingsWait", fails),
+        write(folder / f"{interval}.yaml", {**head, "evaluation_interval": interval, "tests": some})
+        for interval, some in tests.items()
     ]
 
 
-def expects(series: dict[str, str], alert: str, fires: dict[str, bool]) -> dict[str, Any]:
+def unit_test(alert: str, case: dict[str, Any], interval: str) -> dict[str, Any]:
     """A unit test of promtool; labels do not matter, so that alerts are counted."""
-    count = f'count(ALERTS{{alertname="{alert}",alertstate="firing"}}) > 0 or vector(0)'
+    firing = f'ALERTS{{alertname="{alert}",alertstate="firing"}}'
+    if "never" in case:
+        asked = [(f"max_over_time({firing}[3d])", LAST, 0)]
+    else:
+        asked = [(firing, case["fires"] - 1, 0), (firing, case["fires"], 1)]
+        if "ends" in case:
+            asked += [(firing, case["ends"] - 1, 1), (firing, case["ends"], 0)]
     return {
-        "interval": "1m",
-        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "name": f"{alert}, {case}",
+        "interval": interval,
+        "input_series": [
+            {"series": name, "values": values} for name, values in case["series"].items()
+        ],
         "promql_expr_test": [
             {
-                "expr": f"({count}) > bool 0",
-                "eval_time": at,
-                "exp_samples": [{"labels": "{}", "value": int(firing)}],
+                "expr": f"(count({series}) > 0 or vector(0)) > bool 0",
+                "eval_time": f"{time}{interval[-1]}",
+                "exp_samples": [{"labels": "{}", "value": is_firing}],
             }
-            for at, firing in fires.items()
+            for series, time, is_firing in asked
+            if time >= 0
         ],
     }
 
 
-def promtool(verb: str, folder: Path, tests: dict[str, Any]) -> str:
-    """What it says of the rules, or of tests of them."""
-    rules = folder / "rules.yaml"
-    rules.write_text(yaml.safe_dump(OBJECT["spec"]))
-    file = rules
-    if verb == "test":
-        file = folder / "tests.yaml"
-        file.write_text(yaml.safe_dump({"rule_files": [str(rules)], **tests}))
+def promtool(verb: str, files: list[Path]) -> str:
+    """What it says of rules, or of tests of them."""
     assert PROMTOOL is not None
-    command = [PROMTOOL, verb, "rules", str(file)]
+    command = [PROMTOOL, verb, "rules", *map(str, files)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def write(file: Path, document: dict[str, Any]) -> Path:
+    file.write_text(yaml.safe_dump(document))
+    return file
