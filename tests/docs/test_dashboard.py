@@ -5,24 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from koord_kube.core.evictions import EvictionResult
-from koordlet.http_api.prometheus import SampleMetrics
-from koordlet.http_api.strategy_metrics import StrategyMetrics
-from koordlet.qos_manager.eviction.metrics import EvictionCounts, EvictionMetrics
-from prometheus_client import CollectorRegistry
+from koord_service.program_metrics import program_metrics
+from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.decided import busy_decisions
-from tests.support.descheduler_metrics import full_descheduler_registry
-from tests.support.observed import full_node
-from tests.support.scheduler_metrics import full_registry
+from tests.support.metrics_pages import metrics_pages
+from tools import dashboards
 
-GRAFANA = Path(__file__).parents[2] / "deploy" / "grafana"
 DASHBOARDS: dict[str, dict[str, Any]] = {
-    path.stem: json.loads(path.read_text()) for path in sorted(GRAFANA.iterdir())
+    path.stem: json.loads(path.read_text()) for path in sorted(dashboards.GRAFANA.glob("*.json"))
 }
 PANELS = [
     (program, panel)
@@ -30,39 +23,40 @@ PANELS = [
     for panel in dashboard["panels"]
     if panel["type"] != "row"
 ]
-_SELECTOR = re.compile(r"\b((?:koordlet|scheduler|descheduler|pykoord)_\w+)(?:\{([^}]*)\})?")
+_PREFIXES = "koord_|koordlet_|scheduler_|descheduler_|pykoord_|process_|ALERTS"
+_SELECTOR = re.compile(rf"\b((?:{_PREFIXES})\w*)(?:\{{([^}}]*)\}})?")
 _MATCHER = re.compile(r"(\w+)=~?\"")
-_BY = re.compile(r"(?:by|on) \(([^)]*)\)")
-_SCRAPED = {"instance"}
+_BY = re.compile(r"(?:by|on|group_left) \(([^)]*)\)")
+_SCRAPED = {"instance", "job"}
 """Labels that Prometheus adds."""
 
-
-def _registry_of_koordlet() -> CollectorRegistry:
-    registry = CollectorRegistry()
-    observed = full_node().observed()
-    registry.register(SampleMetrics(observed))
-    registry.register(StrategyMetrics(observed, busy_decisions().decided()))
-    counts = EvictionCounts()
-    counts.ended(EvictionResult.EVICTED, "MemoryEvict", "batch", "job-1")
-    registry.register(EvictionMetrics(observed.node, counts, lambda: 0))
-    return registry
+Labels = dict[str, set[str]]
 
 
 @pytest.fixture(scope="module")
-def served() -> dict[str, dict[str, set[str]]]:
-    """The labels of every metric that a program can serve, by name."""
-    registries = {
-        "koordlet": _registry_of_koordlet(),
-        "koord-scheduler": full_registry(),
-        "koord-descheduler": full_descheduler_registry(),
+def served() -> dict[str, Labels]:
+    """The labels of every metric that a program can serve, by program; a cluster has them all."""
+    found = {
+        program: _labels(text + program_metrics(program))
+        for program, text in metrics_pages().items()
     }
-    found: dict[str, dict[str, set[str]]] = {program: {} for program in registries}
-    for program, registry in registries.items():
-        for family in registry.collect():
-            for sample in family.samples:
-                labels = found[program].setdefault(sample.name, set(_SCRAPED))
-                labels.update(sample.labels)
+    alerts = {"ALERTS": {"alertname", "alertstate", "severity"}}  # Prometheus' own
+    found["cluster"] = {name: by for of in found.values() for name, by in of.items()} | alerts
     return found
+
+
+def _labels(page: str) -> Labels:
+    found: Labels = {}
+    for family in text_string_to_metric_families(page):
+        for sample in family.samples:
+            found.setdefault(sample.name, set(_SCRAPED)).update(sample.labels)
+    return found
+
+
+def test_they_are_made_of_their_descriptions() -> None:
+    for path, text in dashboards.texts().items():
+        assert path.read_text() == text, "run: python tools/dashboards.py"
+    assert DASHBOARDS.keys() == {path.stem for path in dashboards.texts()}
 
 
 def expressions() -> Iterator[tuple[str, str, str]]:
@@ -88,7 +82,7 @@ def test_metrics_and_labels_are_served(
         assert labels <= labels_of[metric], f"{title}: {metric} has no label of {labels}"
     grouped = {name.strip() for names in _BY.findall(expression) for name in names.split(",")}
     known = set().union(*(labels_of[metric] for metric, _ in selectors))
-    assert grouped <= known, f"{title}: there is no label of {grouped}"
+    assert grouped - {""} <= known, f"{title}: there is no label of {grouped}"
 
 
 def test_legends_name_labels_that_are_served(served: dict[str, dict[str, set[str]]]) -> None:

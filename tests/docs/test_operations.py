@@ -2,41 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
-from koord_hooks.runner import HookResult
 from koord_hooks.stages import Stage
 from koord_host.knobs.table import KNOBS
-from koord_host.planning.desired_values import Target
-from koord_host.planning.jobs import InlineJobs, Job, JobKey
-from koord_host.planning.outcomes import Outcome, Result, Round
-from koord_kube.core.evictions import EvictionResult
-from koord_kube.reconcile_loop import ReconcileLoop
-from koord_manager.node_backstop.controller import BackstopFigures
-from koord_manager.node_metric.metrics import NodeMetricMetrics
-from koord_manager.program.metrics import ManagerMetrics, ManagerStatus
-from koord_model.patch import Conflict, Patch
-from koord_proxy.metrics import Gauges, Metrics
 from koord_service.program_metrics import program_metrics
-from koord_serving.admission.metrics import AdmissionOutcome, WebhookMetrics
-from koordlet.agent.resource_plugins import ResourcePluginMetrics
-from koordlet.http_api.prometheus import SampleMetrics
-from koordlet.http_api.strategy_metrics import StrategyMetrics
-from koordlet.qos_manager.eviction.metrics import EvictionCounts, EvictionMetrics
-from koordlet.resource_plugins.allocation_store import AllocationStore
-from koordlet.resource_plugins.plugins import ResourcePlugins
-from koordlet.runtime_hooks.hook_metrics import (
-    HookMetrics,
-    JobMetrics,
-    NriMetrics,
-    ReconcileMetrics,
-)
-from koordlet.runtime_hooks.nri.client import NriClient
-from koordlet.runtime_hooks.nri.protocol.handler import NriHandler
-from koordlet.runtime_hooks.reconciler.reconciler import ReconcileResult
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.docs.words import (
@@ -51,18 +22,13 @@ from tests.docs.words import (
     sources,
     texts,
 )
-from tests.support.decided import busy_decisions
-from tests.support.descheduler_metrics import full_descheduler_registry
-from tests.support.observed import full_node
-from tests.support.scheduler_metrics import full_registry
+from tests.support.metrics_pages import metrics_pages
 from tools import flag_tables
 
 HOOK_SERVERS, KOORDLET = page("operations/hook-servers.md"), page("operations/koordlet.md")
 MONITORING, LOGS = page("operations/monitoring.md"), page("operations/logs.md")
 MANAGER, SCHEDULER = page("manager/monitoring.md"), page("scheduler/monitoring.md")
 DESCHEDULER = page("descheduler/monitoring.md")
-
-Served = Callable[[], Iterator[tuple[str, str, set[str]]]]
 
 
 def test_files_that_the_kubelet_writes_are_those_of_the_knob_table() -> None:
@@ -79,76 +45,14 @@ def test_flags_are_those_of_the_programs() -> None:
         assert [table.count("\n") > 5 for table in tables if table] == [True]
 
 
-def _served() -> Iterator[tuple[str, str, set[str]]]:
-    """Name, type and labels of what both programs serve once all has happened once."""
-    proxy = Metrics()
-    proxy.gauges = Gauges(records=lambda: {"pod": 1}, breakers=lambda: {"koordlet": 0})
-    proxy.tally("/runtime.v1.RuntimeService/Version").calls += 1
-    proxy.hook_seconds.labels("koordlet", "PreCreateContainer").observe(0.1)
-    proxy.hook_outcomes.labels("koordlet", "PreCreateContainer", "applied").inc()
-    proxy.intercepted.labels("CreateContainer", "hooked").inc()
-    koordlet = HookMetrics()
-    conflict = Conflict("cpu_shares", (("a", 1), ("b", 2)))
-    outcome = HookResult(Patch(), ("batchresource",), (conflict,), (("broken", ValueError("x")),))
-    koordlet.count(Stage.PRE_CREATE_CONTAINER, outcome, 0.1)
-    result = Result(Target("kubepods", "cpu.shares"), Outcome.WRITTEN)
-    ReconcileMetrics(koordlet.registry).count(ReconcileResult(Round((result,))))
-    jobs = InlineJobs(lambda: 0.0)
-    for _ in range(2):
-        jobs.submit(Job(JobKey("traffic"), 1.0, lambda _: None))
-    jobs._queue.put(Job(JobKey("traffic"), 1.0, lambda _: None))
-    JobMetrics(koordlet.registry, jobs)
-    NriMetrics(koordlet.registry, NriClient(NriHandler()))
-    plugins = ResourcePlugins("/none")
-    plugins.calls["cpu", "Allocate", "answered"] = 1
-    koordlet.registry.register(ResourcePluginMetrics(plugins, AllocationStore("/none")))
-    observed = full_node().observed()
-    koordlet.registry.register(SampleMetrics(observed))
-    koordlet.registry.register(StrategyMetrics(observed, busy_decisions().decided()))
-    counts = EvictionCounts(Counter(written=1))
-    counts.ended(EvictionResult.EVICTED, "MemoryEvict", "batch", "job-1")
-    koordlet.registry.register(EvictionMetrics(observed.node, counts, lambda: 0))
-    ignored = HookResult(Patch(ignored=("pod a/b: label x",)))
-    koordlet.count(Stage.PRE_CREATE_CONTAINER, ignored, 0.1)
-    for registry in (proxy.registry, koordlet.registry):
-        yield from _families(registry)
-    yield from _families_of(program_metrics("koordlet"))
+@pytest.fixture(scope="module")
+def served() -> Mapping[str, str]:
+    """The metrics page of each program."""
+    return metrics_pages()
 
 
-async def _never(_key: str) -> None:
-    raise AssertionError
-
-
-def _served_by_the_manager() -> Iterator[tuple[str, str, set[str]]]:
-    """The same of a manager."""
-    registry = CollectorRegistry()
-    queues = (("noderesource", ReconcileLoop("noderesource", _never)),)
-    backstop = BackstopFigures(1, is_stopped=False, evictions={"evicted": 1})
-    resizes = {"resizes": {"undo": 1}, "resize_states": {"wait": 1}}
-    status = ManagerStatus(True, 0, queues=queues, backstop=backstop, **resizes)
-    ManagerMetrics(registry, lambda: status)
-    webhooks = WebhookMetrics(registry)
-    webhooks.requests.labels("/mutate-pod", "CREATE", AdmissionOutcome.CHANGED).inc()
-    webhooks.seconds.labels("/mutate-pod").observe(0.001)
-    NodeMetricMetrics(registry).answered(None)
-    yield from _families(registry)
-
-
-def _served_by_the_scheduler() -> Iterator[tuple[str, str, set[str]]]:
-    """The same of a scheduler."""
-    yield from _families(full_registry())
-
-
-def _served_by_the_descheduler() -> Iterator[tuple[str, str, set[str]]]:
-    """The same of a descheduler."""
-    yield from _families(full_descheduler_registry())
-
-
-def _families(registry: CollectorRegistry) -> Iterator[tuple[str, str, set[str]]]:
-    yield from _families_of(generate_latest(registry).decode())
-
-
-def _families_of(page: str) -> Iterator[tuple[str, str, set[str]]]:
+def _families(page: str) -> Iterator[tuple[str, str, set[str]]]:
+    """Name, type and labels of each metric of a page."""
     for family in text_string_to_metric_families(page):
         # When a counter began is a series of its own in this format.
         if not family.name.endswith("_created"):
@@ -157,17 +61,23 @@ def _families_of(page: str) -> Iterator[tuple[str, str, set[str]]]:
 
 
 @pytest.mark.parametrize(
-    ("text", "served"),
+    ("text", "programs"),
     [
-        (MONITORING, _served),
-        (MANAGER, _served_by_the_manager),
-        (SCHEDULER, _served_by_the_scheduler),
-        (DESCHEDULER, _served_by_the_descheduler),
+        (MONITORING, ("koord-runtime-proxy", "koordlet")),
+        (MANAGER, ("koord-manager",)),
+        (SCHEDULER, ("koord-scheduler",)),
+        (DESCHEDULER, ("koord-descheduler",)),
     ],
     ids=["node", "manager", "scheduler", "descheduler"],
 )
-def test_metrics_are_those_served(text: str, served: Served) -> None:
-    assert sorted(metric_rows(text), key=str) == sorted(served(), key=str)
+def test_metrics_are_those_served(
+    text: str, programs: tuple[str, ...], served: Mapping[str, str]
+) -> None:
+    pages = [served[program] for program in programs]
+    if text is MONITORING:
+        pages.append(program_metrics("koordlet"))
+    found = [family for page in pages for family in _families(page)]
+    assert sorted(metric_rows(text), key=str) == sorted(found, key=str)
 
 
 def _counted(module: str, counter: int) -> set[str]:

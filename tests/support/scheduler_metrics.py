@@ -22,7 +22,9 @@ from tests.support.reservations import reservation
 def full_registry() -> CollectorRegistry:
     """With a row of each metric."""
     registry = CollectorRegistry()
-    status = SchedulerStatus(leads=True, pending={"active": 1}, cached={"nodes": 1})
+    status = SchedulerStatus(
+        leads=True, pending={"active": 1, "unschedulable": 1}, cached={"nodes": 1, "pods": 1}
+    )
     metrics = SchedulerMetrics(registry, lambda: status)
     metrics.attempts.labels("scheduled", "koord-scheduler").inc()
     metrics.attempt_seconds.labels("scheduled", "koord-scheduler").observe(0.001)
