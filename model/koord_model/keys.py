@@ -171,6 +171,7 @@ HYGON_DCU = "dcu.com/gpu"
 
 # Our own, of pods.
 ANNOTATION_SERVICE_TARGETS = "koordinator.sh/serviceTargets"
+ANNOTATION_TRACEPARENT = "tracing.pykoord.io/traceparent"
 
 # Our own, of containers.
 ANNOTATION_CPU_QUOTA_ASKED = "pykoord/cpu-quota-asked"

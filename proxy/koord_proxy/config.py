@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from koord_service.go_flags import go_flags
 from koord_service.settings import option
 from koord_service.sockets import parse_mode
+from koord_service.tracing import check_tracing, endpoint_option, rate_option
 
 CONTAINERD, DOCKERD = "/var/run/containerd/containerd.sock", "/var/run/docker.sock"
 """The runtimes' sockets unless the settings say otherwise."""
@@ -64,6 +65,8 @@ class ProxySettings:
     log_level: str = option(
         "info", "lowest level of events to log", choices=("debug", "info", "warning", "error")
     )
+    tracing_endpoint: str = endpoint_option()
+    tracing_sampling_rate_per_million: int = rate_option()
 
     def __post_init__(self) -> None:
         """Settings that contradict each other.
@@ -86,6 +89,7 @@ class ProxySettings:
                 "as --remote-runtime-service-endpoint; the proxy cannot stand in front of itself"
             )
         parse_mode(self.socket_mode)
+        check_tracing(self)
         if self.drain_timeout < 0:
             raise ValueError(f"--drain-timeout is {self.drain_timeout:g}; expected 0 or more")
 

@@ -19,6 +19,7 @@ from koord_hooks.stages import Stage
 from koord_service.log_limits import LogLimiter
 from koord_service.logs import get_log
 
+from koord_proxy.call_traces import CallTraces
 from koord_proxy.contract.events import (
     CallAbandoned,
     CallEnded,
@@ -71,7 +72,8 @@ class InterceptedCall:
 
     ``record`` is that of its pod or container, if it is known; ``requested`` the limits that
     the kubelet asks for; ``before`` the hook request to go back to should an update fail, and
-    the limits asked for until then; ``changed`` the fields hooks changed.
+    the limits asked for until then; ``changed`` the fields hooks changed. While calls are traced,
+    ``began`` and ``decided`` are in seconds since the epoch, and ``result`` is as counted.
     """
 
     request: InterceptedRequest
@@ -80,6 +82,9 @@ class InterceptedCall:
     requested: RequestedLimits = NO_LIMITS
     before: tuple[HookRequest, RequestedLimits] | None = None
     changed: str = ""
+    began: float = 0.0
+    decided: float = 0.0
+    result: str = ""
     task: asyncio.Task[None] | None = None
 
     @property
@@ -132,6 +137,7 @@ class Interceptor:
         refresh: Callable[[RuntimeRecord], Awaitable[bool]] | None = None,
         met: Callable[[], None] = lambda: None,
         reports_requested: bool = False,
+        traces: CallTraces | None = None,
     ) -> None:
         """``adopt`` looks up what is unknown here, and ``met`` is called when it turns out to run.
 
@@ -148,6 +154,7 @@ class Interceptor:
         self._refresh = refresh
         self._met = met
         self._reports_requested = reports_requested
+        self._traces = traces
         # For what any client can cause, as often as it likes.
         self._warnings = LogLimiter(log)
         self.skip = skip
@@ -188,6 +195,8 @@ class Interceptor:
             elif isinstance(request, CallEnded):
                 call = calls.pop(request.stream, None)
                 if call is not None:
+                    if self._traces is not None:
+                        self._traces.ended(call, request.response)
                     self._ended(call, request.response)
             elif isinstance(request, CallAbandoned):
                 self._abandoned(calls.pop(request.stream))
@@ -230,6 +239,8 @@ class Interceptor:
         if request is None:
             return None
         call = InterceptedCall(request)
+        if self._traces is not None:
+            call.began = time.time()
         self._find(call)
         return call
 
@@ -289,6 +300,8 @@ class Interceptor:
 
     def _report(self, call: InterceptedCall, decision: CallDecision) -> None:
         self._count(call.method.name, decision.result)
+        if self._traces is not None:
+            self._traces.decided(call, decision)
         if decision.verdict is not None:
             _log_verdict(call, decision.verdict)
         if decision.left_out and call.hook_request is not None:

@@ -14,7 +14,9 @@ from koord_service.program_end import on_signals, run_program
 from koord_service.settings import SettingsError, parse, parse_or_exit
 from koord_service.sockets import listen_unix, parse_mode
 from koord_service.status import StatusServer, metrics_page
+from koord_service.tracing import SpanRecorder, open_tracing
 
+from koord_proxy.call_traces import CallTraces
 from koord_proxy.config import IGNORED, ProxySettings
 from koord_proxy.contract.events import RelaySession, Route
 from koord_proxy.contract.runtime_api import RuntimeApi
@@ -69,11 +71,17 @@ class Proxy:
     """One proxy: its parts, and what happens to them over its life."""
 
     def __init__(
-        self, settings: ProxySettings, plugins: HookRunner | None, tasks: asyncio.TaskGroup
+        self,
+        settings: ProxySettings,
+        plugins: HookRunner | None,
+        tasks: asyncio.TaskGroup,
+        tracing: SpanRecorder | None = None,
     ) -> None:
         self.settings = settings
         self.tasks = tasks
         self.metrics = Metrics()
+        if tracing is not None:
+            tracing.register(self.metrics.registry)
         self.store = RecordStore(settings.state_path)
         self.dispatcher = Dispatcher(self.metrics, tasks)
         backend = settings.remote_runtime_service_endpoint
@@ -90,6 +98,7 @@ class Proxy:
             adopt=self.reconciler.adopt,
             refresh=self.reconciler.refresh,
             met=self.reconciler.wake,
+            traces=None if tracing is None else CallTraces(tracing),
         )
         self.repairer = Repairer(
             api=mode.api,
@@ -260,9 +269,10 @@ def _skip_rule(settings: ProxySettings) -> SkipRule:
 async def _run(settings: ProxySettings) -> None:
     plugins = load(settings.hook_plugins) if settings.hook_plugins else None
     try:
-        async with asyncio.TaskGroup() as tasks:
-            await Proxy(settings, plugins, tasks).run()
-            raise _Stop
+        with open_tracing(PROGRAM, settings) as tracing:
+            async with asyncio.TaskGroup() as tasks:
+                await Proxy(settings, plugins, tasks, tracing).run()
+                raise _Stop
     except* _Stop:
         pass
 

@@ -8,6 +8,9 @@ import pytest
 from koord_hooks.stages import Stage
 from koord_host.knobs.table import KNOBS
 from koord_service.program_metrics import program_metrics
+from koord_service.span_exporter import SpanMetrics, SpanQueue
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.docs.words import (
@@ -28,7 +31,7 @@ from tools import flag_tables
 HOOK_SERVERS, KOORDLET = page("operations/hook-servers.md"), page("operations/koordlet.md")
 MONITORING, LOGS = page("operations/monitoring.md"), page("operations/logs.md")
 MANAGER, SCHEDULER = page("manager/monitoring.md"), page("scheduler/monitoring.md")
-DESCHEDULER = page("descheduler/monitoring.md")
+DESCHEDULER, TRACING = page("descheduler/monitoring.md"), page("operations/tracing.md")
 
 
 def test_files_that_the_kubelet_writes_are_those_of_the_knob_table() -> None:
@@ -47,8 +50,10 @@ def test_flags_are_those_of_the_programs() -> None:
 
 @pytest.fixture(scope="module")
 def served() -> Mapping[str, str]:
-    """The metrics page of each program."""
-    return metrics_pages()
+    """The metrics page of each program, and what each adds while it traces."""
+    queue, registry = SpanQueue(InMemorySpanExporter()), CollectorRegistry()
+    registry.register(SpanMetrics(queue))
+    return {**metrics_pages(), "tracing": generate_latest(registry).decode()}
 
 
 def _families(page: str) -> Iterator[tuple[str, str, set[str]]]:
@@ -67,8 +72,9 @@ def _families(page: str) -> Iterator[tuple[str, str, set[str]]]:
         (MANAGER, ("koord-manager",)),
         (SCHEDULER, ("koord-scheduler",)),
         (DESCHEDULER, ("koord-descheduler",)),
+        (TRACING, ("tracing",)),
     ],
-    ids=["node", "manager", "scheduler", "descheduler"],
+    ids=["node", "manager", "scheduler", "descheduler", "tracing"],
 )
 def test_metrics_are_those_served(
     text: str, programs: tuple[str, ...], served: Mapping[str, str]

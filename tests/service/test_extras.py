@@ -14,7 +14,7 @@ from koord_service.extras import install_command, requirements
 ROOT = Path(__file__).parents[2]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 PROGRAMS = ("proxy", "koordlet", "manager", "scheduler", "koordctl", "devices")
-ADVISED = (*PROGRAMS, "kubeconfig", "nvidia", "bench")
+ADVISED = (*PROGRAMS, "kubeconfig", "nvidia", "tracing", "bench")
 
 
 @pytest.mark.parametrize("extra", ADVISED)

@@ -26,6 +26,7 @@ from koord_service.log_deduplicator import LogDeduplicator
 from koord_service.program_end import on_signals
 from koord_service.sqlite_state import InUseError
 from koord_service.status import MakePage, StatusServer, json_page, metrics_page
+from koord_service.tracing import SpanRecorder
 
 from koordlet.agent.config import KoordletSettings, select_plugins
 from koordlet.agent.feature_gates import DEFAULTS, OF_PLUGINS, UNUSED, parse_gates
@@ -62,6 +63,7 @@ from koordlet.runtime_hooks.hook_metrics import (
     ReconcileMetrics,
 )
 from koordlet.runtime_hooks.hook_server import HookServer, PreparePod
+from koordlet.runtime_hooks.node_traces import NodeTraces
 from koordlet.runtime_hooks.nri.client import NriClient
 from koordlet.runtime_hooks.nri.hook_handler import HookHandler
 from koordlet.runtime_hooks.reconciler.reconcile_loop import OBSERVED
@@ -91,12 +93,20 @@ class Agent:
     """
 
     def __init__(
-        self, settings: KoordletSettings, files: NodeFiles, cluster: StatesInformer | None = None
+        self,
+        settings: KoordletSettings,
+        files: NodeFiles,
+        cluster: StatesInformer | None = None,
+        tracing: SpanRecorder | None = None,
     ) -> None:
         self._settings = settings
         self._cluster = cluster
         self._disabled = {Stage(name) for name in settings.runtime_hooks_disable_stages}
         self._metrics = HookMetrics()
+        self._traces: NodeTraces | None = None
+        if tracing is not None:
+            tracing.register(self._metrics.registry)
+            self._traces = NodeTraces(tracing)
         self._deduplicator = LogDeduplicator()
         self._answers = HookAnswers()
         self._answered = AnsweredRequests()
@@ -253,6 +263,7 @@ class Agent:
                 layout,
                 pods,
                 gates,
+                traces=self._traces,
             )
         except (DetectError, InUseError) as error:
             _log.warning("not writing kernel files, only answering hooks", reason=str(error))
@@ -318,6 +329,7 @@ class Agent:
             answered=self._answered,
             plugin_failure_fails=self._settings.runtime_hooks_plugin_failure_policy == "Fail",
             prepare=self._prepare_pod,
+            traces=self._traces,
         )
 
     def _open_nri_client(self) -> None:
@@ -337,6 +349,7 @@ class Agent:
             self._answers,
             self._answered,
             self._prepare_pod,
+            self._traces,
         )
         name = settings.runtime_hooks_nri_plugin_name
         index = settings.runtime_hooks_nri_plugin_index

@@ -18,6 +18,7 @@ from koord_hooks.stages import Stage
 from koord_model.service_account_token import MANAGER_AUDIENCE
 from koord_service.settings import option
 from koord_service.status import is_local
+from koord_service.tracing import check_tracing, endpoint_option, rate_option
 
 from koordlet.resource_plugins.core.hints import ALIGNED, TopologyPolicy
 
@@ -379,8 +380,11 @@ class KoordletSettings:
     )
     log_format: str = option("human", "format of log lines", choices=("human", "json"))
     log_level: str = option("info", "lowest level that is logged", choices=_LEVELS)
+    tracing_endpoint: str = endpoint_option()
+    tracing_sampling_rate_per_million: int = rate_option()
 
     def __post_init__(self) -> None:
+        check_tracing(self)
         for name in ("addr", "host_endpoint", "config_path"):
             path = getattr(self, f"runtime_hooks_{name}")
             if not path.startswith("/"):

@@ -9,6 +9,7 @@ from koord_host.kernel import KernelFilesystem
 from koord_service import logs, memory
 from koord_service.program_end import run_program
 from koord_service.settings import parse_or_exit
+from koord_service.tracing import open_tracing
 
 from koordlet.agent.agent import Agent
 from koordlet.agent.config import KoordletSettings
@@ -43,4 +44,5 @@ async def _run(settings: KoordletSettings) -> None:
     mounted = (settings.cgroup_root_dir, settings.proc_root_dir, settings.sys_fs_root_dir)
     kernel = KernelFilesystem(("/proc", "/sys", *mounted))
     cluster = await open_states_informer(settings, os.environ)
-    await Agent(settings, kernel, cluster).serve()
+    with open_tracing("koordlet", settings) as tracing:
+        await Agent(settings, kernel, cluster, tracing).serve()

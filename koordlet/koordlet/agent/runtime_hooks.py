@@ -39,6 +39,7 @@ from koordlet.agent.feature_gates import DEFAULTS
 from koordlet.qos_manager.plan_queue import PlanQueue
 from koordlet.runtime_hooks.hook_log import log_problems, log_round
 from koordlet.runtime_hooks.hook_metrics import ReconcileMetrics
+from koordlet.runtime_hooks.node_traces import NodeTraces
 from koordlet.runtime_hooks.reconciler import resctrl_groups
 from koordlet.runtime_hooks.reconciler.desired_state import DesiredState
 from koordlet.runtime_hooks.reconciler.network_traffic import TrafficShaper
@@ -134,6 +135,7 @@ def open_node(
     pods: PodInformer,
     gates: Mapping[str, bool] = DEFAULTS,
     jobs: Jobs | None = None,
+    traces: NodeTraces | None = None,
 ) -> ManagedNode:
     """Be ready to keep the node; ``jobs`` are threads unless given.
 
@@ -225,7 +227,7 @@ def open_node(
         views,
         pods,
         plan_queue,
-        partial(_log_result, deduplicator, metrics, jobs),
+        partial(_log_result, deduplicator, metrics, jobs, traces, pods),
         cache_groups=lambda: tasks.cache_groups,
         interval=settings.runtime_hooks_reconcile_interval,
     )
@@ -374,9 +376,16 @@ def _job_fields(job_state: JobState) -> dict[str, str | None]:
 
 
 def _log_result(
-    deduplicator: LogDeduplicator, metrics: ReconcileMetrics, jobs: Jobs, done: ReconcileResult
+    deduplicator: LogDeduplicator,
+    metrics: ReconcileMetrics,
+    jobs: Jobs,
+    traces: NodeTraces | None,
+    pods: PodInformer,
+    done: ReconcileResult,
 ) -> None:
     metrics.count(done)
+    if traces is not None:
+        traces.written(done, pods.inventory.records())
     jobs.retry()
     for job in jobs.take_overdue():
         _log.error("job hangs", **_job_fields(job), deadline=f"{job.seconds:g} s")

@@ -31,6 +31,7 @@ from koordlet.runtime_hooks.answered_requests import AnsweredRequests
 from koordlet.runtime_hooks.hook_answers import HookAnswers, Transport
 from koordlet.runtime_hooks.hook_log import log_answer
 from koordlet.runtime_hooks.hook_metrics import HookMetrics
+from koordlet.runtime_hooks.node_traces import NodeTraces
 
 _log = get_log("koordlet.hooks")
 
@@ -98,7 +99,9 @@ class HookServer:
         answered: AnsweredRequests | None = None,
         plugin_failure_fails: bool = False,
         prepare: PreparePod | None = None,
+        traces: NodeTraces | None = None,
     ) -> None:
+        self._traces = traces
         self._prepare = prepare or _nothing_to_prepare
         self._deduplicator = deduplicator or LogDeduplicator()
         self._answers = answers or HookAnswers()
@@ -164,6 +167,8 @@ class HookServer:
             # Count and log after the answer is sent: a pod waits for it.
             loop = asyncio.get_running_loop()
             loop.call_soon(self._metrics.count, stage, outcome, seconds)
+            if self._traces is not None:
+                loop.call_soon(self._traces.hooked, stage, subject, seconds)
             changed = protocol.changes(request, response)
             log = partial(
                 log_answer, _log, self._deduplicator, stage, subject, outcome, changed=changed

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from koord_kube.core.election import ElectionTiming
 from koord_service.settings import option
 from koord_service.settings_check import CHECK_HELP
+from koord_service.tracing import check_tracing, endpoint_option, rate_option
 from koord_serving.admission.core.caller_rules import CallerRules
 
 from koord_manager.noderesource.core.calculation_names import CALCULATIONS
@@ -184,6 +185,8 @@ class Settings:
     check: bool = option(False, CHECK_HELP)
     log_format: str = option("human", "log lines for people or as JSON", choices=("human", "json"))
     log_level: str = option("info", "least important events to log", choices=_LEVELS)
+    tracing_endpoint: str = endpoint_option()
+    tracing_sampling_rate_per_million: int = rate_option()
 
     def __post_init__(self) -> None:
         """Settings that cannot be.
@@ -191,6 +194,7 @@ class Settings:
         Raises:
             ValueError: one line naming the flag, its value and what was expected.
         """
+        check_tracing(self)
         for name in _POSITIVE:
             if getattr(self, name) <= 0:
                 flag = name.replace("_", "-")

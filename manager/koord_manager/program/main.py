@@ -13,6 +13,7 @@ from koord_service import logs, memory
 from koord_service.program_end import run_program
 from koord_service.settings import parse_or_exit
 from koord_service.settings_check import SettingsReport, check_and_exit
+from koord_service.tracing import open_tracing
 
 from koord_manager.program.config import Settings, enabled_controllers, idle_controllers
 from koord_manager.program.gates import gates_of
@@ -83,7 +84,8 @@ async def _run(settings: Settings) -> None:
     # Writes wait for their turn at the fence; renewals of the Lease must not wait for others.
     async with await connect(settings.kubeconfig, Limits(qps=0)) as client:
         name = settings.pod_name or socket.gethostname()
-        await Manager(settings, client, f"{name}_{secrets.token_hex(4)}").serve()
+        with open_tracing(PROGRAM, settings) as tracing:
+            await Manager(settings, client, f"{name}_{secrets.token_hex(4)}", tracing).serve()
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from koord_service.feature_gates import report_unknown
 from koord_service.log_limits import SECONDS_OF_PROBLEMS, LogLimiter
 from koord_service.logs import get_log
 from koord_service.status import StatusServer
+from koord_service.tracing import SpanRecorder
 from prometheus_client import CollectorRegistry
 
 from koord_manager.cluster_page.core.cluster_document import ClusterSummary
@@ -54,9 +55,15 @@ log = get_log("manager")
 
 
 class Manager:
-    """One run of it; ``identity`` is this run's alone."""
+    """One run of it; ``identity`` is this run's alone. ``tracing`` gets spans of its webhook."""
 
-    def __init__(self, settings: Settings, client: Client, identity: str) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        client: Client,
+        identity: str,
+        tracing: SpanRecorder | None = None,
+    ) -> None:
         self._settings = settings
         self._client = client
         self._gates, others = gates_of(settings.feature_gates)
@@ -66,6 +73,8 @@ class Manager:
         self._warn = LogLimiter(log, SECONDS_OF_PROBLEMS).problem
         self._term: LeaderControllers | None = None
         self.registry = CollectorRegistry()
+        if tracing is not None:
+            tracing.register(self.registry)
         # Unknown callers decide how often the API server is asked about tokens. So neither the
         # Lease nor anything else shares connections with that.
         self._review_client = client.separate(CONNECTIONS)
@@ -129,6 +138,7 @@ class Manager:
             reviews=self._review_client,
             names=extra.names if extra else (),
             targets=extra.targets if extra else (),
+            tracing=tracing,
             on_warning=self._warn,
         )
         if settings.enable_node_metric_api:

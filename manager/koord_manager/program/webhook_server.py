@@ -10,6 +10,7 @@ import anyio
 from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.protocol.api import Api
 from koord_kube.protocol.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from koord_service.tracing import SpanRecorder
 from koord_serving.admission.callers import WebhookCallers
 from koord_serving.admission.configuration_reconciler import WebhookConfigurationReconciler
 from koord_serving.admission.core.ca_bundle_targets import CABundleTarget, configuration_target
@@ -28,6 +29,7 @@ from prometheus_client import CollectorRegistry
 
 from koord_manager.program.cluster_informers import ClusterInformers
 from koord_manager.program.config import Settings, parse_listen_address
+from koord_manager.program.traced_webhook import traced
 from koord_manager.webhooks.cluster_view import ClusterView
 from koord_manager.webhooks.table import NAMES, TABLE
 
@@ -56,6 +58,7 @@ class WebhookServer:
         reviews: Api | None = None,
         names: Sequence[str] = (),
         targets: Sequence[CABundleTarget] = (),
+        tracing: SpanRecorder | None = None,
         on_warning: OnWarning = ignore_warning,
     ) -> None:
         self.tls = ServerTls()
@@ -68,7 +71,7 @@ class WebhookServer:
         self._server: AdmissionServer[ClusterView] | None = None
         if at is not None:
             self._server = AdmissionServer(
-                {row.path: row.handler for row in served(table, gates)},
+                {row.path: traced(row, tracing) for row in served(table, gates)},
                 cluster.view,
                 self.tls,
                 registry,

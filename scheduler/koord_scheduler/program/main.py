@@ -12,6 +12,7 @@ from koord_kube.component_program import run_component
 from koord_kube.connect import connect
 from koord_service import logs
 from koord_service.settings_check import SettingsReport
+from koord_service.tracing import open_tracing
 
 from koord_scheduler.arguments.problems import SchedulerConfigError
 from koord_scheduler.config.document import parse_document
@@ -74,7 +75,8 @@ async def _run(settings: SchedulerSettings) -> None:
     async with await connect(kubeconfig, Limits(qps=0)) as client:
         identity = settings.new_identity()
         recorder = _recorder(settings, document, identity) if settings.record_to else None
-        await SchedulerProgram(settings, config, client, identity, recorder).serve()
+        with open_tracing(PROGRAM, settings) as tracing:
+            await SchedulerProgram(settings, config, client, identity, recorder, tracing).serve()
 
 
 def _place_of(settings: SchedulerSettings) -> dict[str, str]:

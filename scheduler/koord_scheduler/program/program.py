@@ -21,6 +21,7 @@ from koord_service.feature_gates import report_unknown
 from koord_service.log_limits import SECONDS_OF_PROBLEMS, LogLimiter
 from koord_service.logs import get_log
 from koord_service.status import MakePage, StatusServer, metrics_page
+from koord_service.tracing import SpanRecorder
 from prometheus_client import CollectorRegistry
 
 from koord_scheduler.config.scheduler_config import SchedulerConfig
@@ -68,6 +69,7 @@ from koord_scheduler.program.metrics import SchedulerMetrics, SchedulerStatus
 from koord_scheduler.program.overview import device_shares, nodes_overview, queue_overview
 from koord_scheduler.program.pages import SchedulerPageSources, pages
 from koord_scheduler.program.recent_rates import INTERVAL_SECONDS, RecentRates
+from koord_scheduler.program.scheduling_traces import SchedulingTraces
 from koord_scheduler.program.services import ServiceSources, service_pages
 from koord_scheduler.program.settings import SchedulerSettings
 
@@ -89,6 +91,7 @@ class SchedulerProgram:
         client: Client,
         identity: str,
         recorder: Recorder | None = None,
+        tracing: SpanRecorder | None = None,
     ) -> None:
         """Raises a ValueError if the configuration cannot be honoured."""
         if recorder is not None and config.extenders:
@@ -114,6 +117,10 @@ class SchedulerProgram:
         )
         if settings.enable_network_topology_manager:
             self._scheduler.nodes.use(ClusterNetwork)
+        self._traces: SchedulingTraces | None = None
+        if tracing is not None:
+            tracing.register(self.registry)
+            self._traces = SchedulingTraces(tracing, self._scheduler.nodes)
         self._documents = ApiDocuments(config.extenders)
         self._extenders = ExtenderClient(
             config.extenders,
@@ -295,6 +302,8 @@ class SchedulerProgram:
     def decided(self, decision: Decision, seconds: float) -> None:
         """Count a decision, and say why a pod waits."""
         result = "scheduled" if isinstance(decision, Placement) else "unschedulable"
+        if self._traces is not None and isinstance(decision, Placement):
+            self._traces.placed(decision, seconds)
         if isinstance(decision, PreemptionPlan):
             self._metrics.victims.observe(len(decision.preemption.victims))
             pod = decision.pod
@@ -333,12 +342,16 @@ class SchedulerProgram:
     def bound(self, placement: Placement) -> None:
         """Say that a pod has its node."""
         self._metrics.sli_seconds.observe(time.monotonic() - placement.pod.added)
+        if self._traces is not None:
+            self._traces.bound(placement, self._cache.pods.get(placement.pod.key))
         if self._reporter is not None:
             self._reporter.scheduled(placement)
 
     def not_bound(self, pod: QueuedPod, reason: str) -> None:
         """Count a failure."""
         self._metrics.attempts.labels("error", pod.waiting.scheduler_name).inc()
+        if self._traces is not None:
+            self._traces.not_bound(pod)
 
     # ---- status
 

@@ -8,6 +8,7 @@ from koord_kube.component_program import IGNORED as COMMON
 from koord_kube.component_program import ComponentSettings
 from koord_service.go_flags import go_flags
 from koord_service.settings import option
+from koord_service.tracing import check_tracing, endpoint_option, rate_option
 
 from koord_scheduler.program.gates import gates_of
 
@@ -51,6 +52,8 @@ class SchedulerSettings(ComponentSettings):
     tie_break_seed: int = option(0, "another number lets equally good nodes be taken otherwise")
     debug_scores: int = option(0, "log the scores of so many of the best nodes of each pod")
     debug_filters: bool = option(False, "log why nodes are rejected, for each pod")
+    tracing_endpoint: str = endpoint_option()
+    tracing_sampling_rate_per_million: int = rate_option()
 
     def __post_init__(self) -> None:
         """SchedulerSettings that cannot be.
@@ -59,4 +62,5 @@ class SchedulerSettings(ComponentSettings):
             ValueError: one line naming the flag, its value and what was expected.
         """
         super().__post_init__()
+        check_tracing(self)
         gates_of(self.feature_gates)

@@ -28,6 +28,7 @@ from koordlet.runtime_hooks.hook_answers import HookAnswers, Transport
 from koordlet.runtime_hooks.hook_log import log_answer, subject_fields
 from koordlet.runtime_hooks.hook_metrics import HookMetrics
 from koordlet.runtime_hooks.hook_server import HookNode, PreparePod
+from koordlet.runtime_hooks.node_traces import NodeTraces
 from koordlet.runtime_hooks.nri.protocol import adjustments
 from koordlet.runtime_hooks.nri.protocol.convert import to_container, to_pod, to_resources
 from koordlet.runtime_hooks.nri.protocol.handler import NriHandler, RefusedCallError
@@ -60,6 +61,7 @@ class HookHandler(NriHandler):
         answers: HookAnswers | None = None,
         answered: AnsweredRequests | None = None,
         prepare: PreparePod | None = None,
+        traces: NodeTraces | None = None,
     ) -> None:
         """``answered`` is what a proxy was answered before, and then this runtime.
 
@@ -73,6 +75,7 @@ class HookHandler(NriHandler):
         self._answers = answers or HookAnswers()
         self._answered = answered or AnsweredRequests()
         self._prepare = prepare
+        self._traces = traces
 
     def synchronize(self, request: pb.SynchronizeRequest) -> None:
         """Reconcile all that runs, also what started while the plugin was disconnected."""
@@ -148,7 +151,10 @@ class HookHandler(NriHandler):
         outcome = self._runner.run(stage, self._node.current(container), self._node.view)
         # A runtime shows an update's limits from then on, and annotations only from creations.
         self._answered.keep(container, outcome.patch)
-        self._metrics.count(stage, outcome, perf_counter() - started)
+        seconds = perf_counter() - started
+        self._metrics.count(stage, outcome, seconds)
+        if self._traces is not None:
+            self._traces.hooked(stage, self._node.current(container), seconds)
         changed = bool(outcome.patch.why)
         log_answer(_log, self._deduplicator, stage, container, outcome, changed=changed)
         return outcome
