@@ -7,7 +7,6 @@ memory than all the rest of it, so the text is written here, for all programs al
 from __future__ import annotations
 
 import os
-import resource
 import time
 from collections.abc import Iterator
 from functools import cache
@@ -16,6 +15,7 @@ from pathlib import Path
 from koord_service.build_info import build_info
 
 _PROCESS = Path("/proc/self")
+_LIMIT = "Max open files"
 _START_TIME = 19
 """Index of field 22 of /proc/self/stat, ``starttime``, after the name, which may have blanks."""
 
@@ -74,5 +74,7 @@ def _open_descriptors() -> int:
 
 
 def _most_descriptors() -> float:
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return float("inf") if soft == resource.RLIM_INFINITY else soft
+    """The soft limit, read from a file: a filter of system calls may forbid to ask for limits."""
+    limits = (_PROCESS / "limits").read_text()
+    soft = next(line for line in limits.splitlines() if line.startswith(_LIMIT)).split()[3]
+    return float("inf") if soft == "unlimited" else int(soft)

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from koord_service.programs import needs_extra
 from koord_service.settings import option
 
 _ENDPOINT = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:]+\]):\d{1,5}")
@@ -87,6 +86,8 @@ def open_tracing(program: str, settings: TracingSettings) -> Iterator[SpanRecord
     if not settings.tracing_endpoint:
         yield None
         return
+    from koord_service.programs import needs_extra
+
     with needs_extra(program, "tracing"):
         from koord_service.span_exporter import OtlpRecorder
     rate = settings.tracing_sampling_rate_per_million / _MILLION

@@ -140,7 +140,8 @@ class PodReader:
     def _parts(self, pod: PodInfo) -> PodParts:
         if not self._own:
             return NO_PARTS
-        return PodParts(part for pod_parts in self._own for part in pod_parts(pod))
+        found = PodParts(part for pod_parts in self._own for part in pod_parts(pod))
+        return found if found.by_key else NO_PARTS  # of most pods: not one for each
 
     def _waiting(self, pod: PodInfo) -> WaitingPod:
         spec, metadata = pod.spec, pod.metadata
