@@ -11,7 +11,7 @@ from functools import partial
 import msgspec
 from koord_host.kernel import KernelFilesystem
 from koord_host.resource_executor.restore import RestoreOutcome
-from koord_model.version import VERSION
+from koord_model.version import describe_version
 from koord_service.terminal import (
     exit_with,
     flush,
@@ -97,7 +97,7 @@ def _parser() -> CommandParser:
         "arguments, 130 interrupted.",
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"{PROGRAM} {VERSION}")
+    parser.add_argument("--version", action="version", version=describe_version(PROGRAM))
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     shown = _command(
         commands,

@@ -33,7 +33,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NoReturn, TypeVar
 
-from koord_model.version import VERSION
+from koord_model.version import describe_version
 
 from koord_service.go_flags import GoFlagError, GoFlags
 from koord_service.setting_values import SettingValueError, is_list, parse_value, show_value
@@ -206,7 +206,7 @@ def _parser(declared: Sequence[_Setting], prog: str, description: str) -> _Parse
         # A flag that is not there leaves the setting to the environment and the file.
         argument_default=argparse.SUPPRESS,
     )
-    parser.add_argument("--version", action="version", version=f"{prog} {VERSION}")
+    parser.add_argument("--version", action="version", version=describe_version(prog))
     if not _has_own_config(declared):
         parser.add_argument(
             "--config",

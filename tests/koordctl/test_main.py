@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from koord_model.version import VERSION
+from koord_model.version import describe_version
 from koord_service.status import StatusPage
 
 from tests.koordctl.conftest import PODS, Failing, Run, Serve
@@ -115,7 +115,7 @@ PROGRAM = [sys.executable, "-c", "from koordctl.main import main; main()"]
 
 def test_version_and_help() -> None:
     for flags, words in (
-        (["--version"], f"koordctl {VERSION}\n"),
+        (["--version"], f"{describe_version('koordctl')}\n"),
         (["--help"], "pods and containers, the hooks that they missed"),
         (["pods", "--help"], "--unmanaged"),
     ):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from koord_model.version import VERSION
+from koord_model.version import describe_version
 from koord_service.settings import SettingsError, option, parse, parse_or_exit
 
 
@@ -332,7 +332,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         read("--version")
     assert stop.value.code == 0
-    assert capsys.readouterr().out == f"koord-example {VERSION}\n"
+    assert capsys.readouterr().out == f"{describe_version('koord-example')}\n"
 
 
 @pytest.mark.parametrize("flag", ["--help", "-h", "-help"])
