@@ -5,11 +5,11 @@ from __future__ import annotations
 import platform
 from typing import NamedTuple
 
-from koord_model.version import VERSION
+from koord_model.version import COMMIT, VERSION
 
 
 class BuildInfo(NamedTuple):
-    """Version of the distribution, its commit ("unknown" where nobody wrote it down), Python."""
+    """Version of the distribution, its commit ("checkout" where it is no release), Python."""
 
     version: str
     revision: str
@@ -22,4 +22,5 @@ class BuildInfo(NamedTuple):
 
 def build_info() -> BuildInfo:
     """Return what this process runs."""
-    return BuildInfo(VERSION, "unknown", platform.python_version())
+    revision = "checkout" if COMMIT.startswith("$") else COMMIT
+    return BuildInfo(VERSION, revision, platform.python_version())
