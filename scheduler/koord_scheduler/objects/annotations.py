@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 _READ: set[str] = set()
 _ASKING: set[str] = set()
 _GRANTED: set[str] = set()
+_APART: set[str] = set()
 
 
 def read_annotations(*keys: str) -> None:
@@ -28,8 +30,15 @@ def read_annotations_of_room(asking: Iterable[str], granted: Iterable[str]) -> N
     _READ.update(_ASKING | _GRANTED)
 
 
+def read_annotation_apart(key: str) -> None:
+    """Have an annotation read that does not decide where pods run: equal pods stay equal."""
+    _APART.add(key)
+
+
 class Annotations(dict[str, str]):
-    """Annotations by their keys."""
+    """Annotations by their keys; those read ``apart`` are no part of what is compared."""
+
+    apart: Mapping[str, str] = MappingProxyType({})
 
 
 NO_ANNOTATIONS = Annotations()
@@ -58,4 +67,7 @@ def decode_hook(kind: type, given: Any) -> Any:
     for key, text in found.items():
         if not isinstance(text, str):
             raise ValueError(f"annotation {key} is no text")  # noqa: TRY004 - msgspec's own
-    return Annotations(found)
+    annotations = Annotations(found)
+    if _APART and (apart := {key: given[key] for key in _APART & given.keys()}):
+        annotations.apart = apart
+    return annotations

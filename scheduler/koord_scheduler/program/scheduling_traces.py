@@ -11,7 +11,7 @@ from koord_service.tracing import SpanRecorder, pod_attributes
 
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
-from koord_scheduler.objects.annotations import NO_ANNOTATIONS, read_annotations
+from koord_scheduler.objects.annotations import read_annotation_apart
 from koord_scheduler.objects.pod import PodInfo
 from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.feature_state import FeatureState
@@ -28,8 +28,9 @@ class TracedPods(FeatureState):
 
     def pod_parts(self, pod: PodInfo) -> Iterator[tuple[PodPart[Any], Any]]:
         """Its annotation, as it is."""
-        annotations = pod.metadata.annotations or NO_ANNOTATIONS
-        yield _TRACEPARENT, annotations.get(ANNOTATION_TRACEPARENT, "")
+        annotations = pod.metadata.annotations
+        if annotations is not None and (found := annotations.apart):
+            yield _TRACEPARENT, str(found.get(ANNOTATION_TRACEPARENT, ""))
 
 
 class _Decision(NamedTuple):
@@ -50,7 +51,7 @@ class SchedulingTraces:
         epoch: Callable[[], float] = time.time,
     ) -> None:
         """To be made before any pod is read."""
-        read_annotations(ANNOTATION_TRACEPARENT)
+        read_annotation_apart(ANNOTATION_TRACEPARENT)
         nodes.use(TracedPods)
         self._tracing = tracing
         self._monotonic = monotonic
