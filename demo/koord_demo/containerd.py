@@ -66,6 +66,10 @@ disabled_plugins = [
   stream_server_address = "127.0.0.1"
   stream_server_port = "0"
 
+  # Of its own as well: nothing is pulled, unless somebody says from where.
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = "{directory}/registries"
+
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{directory}/cni"
     conf_dir = "{directory}/cni"
