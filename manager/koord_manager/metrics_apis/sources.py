@@ -25,7 +25,7 @@ class UsageSources:
 
     ``complete`` says whether nodes had the time to report. ``pods`` are all that are on nodes,
     ``None`` while these are not known; ``labels`` and ``capacity`` are a node's. Samples are in the
-    ``history`` if somebody ``remember``s them.
+    ``history`` for as long as somebody asks about the node.
     """
 
     store: NodeMetricStore
@@ -46,18 +46,32 @@ class UsageSources:
         return report_of(kept, self.strategy(node), self._wall(kept.heard), self.clock())
 
     def remember(self, node: str, status: bytes, at: float) -> None:
-        """Keep a sample of a report; ``at`` in monotonic seconds."""
+        """Keep a sample of a report if somebody asks about the node; ``at`` in monotonic seconds.
+
+        A sample costs as much as all else that is done with a report.
+        """
+        if self.history.wants(node, at):
+            self._add(node, status, at)
+
+    def samples(self, node: str) -> Sequence[UsageSample]:
+        """Return a node's samples, oldest first; none of a node that is stale or gone.
+
+        The first question about a node is answered from its newest report alone.
+        """
+        kept = self.store.get(node)
+        if kept is None or kept.stale_since:
+            return ()
+        now = self.monotonic()
+        if not self.history.wants(node, now):
+            self._add(node, kept.status, kept.heard)
+        self.history.ask(node, now)
+        return self.history.of(node, self.clock(), self.strategy(node).degrade_seconds)
+
+    def _add(self, node: str, status: bytes, at: float) -> None:
         window = float(self.strategy(node).metric_aggregate_seconds)
         sample = read_sample(status, self._wall(at), window)
         if sample is not None:
             self.history.add(node, sample)
-
-    def samples(self, node: str) -> Sequence[UsageSample]:
-        """Return a node's samples, oldest first; none of a node that is stale or gone."""
-        kept = self.store.get(node)
-        if kept is None or kept.stale_since:
-            return ()
-        return self.history.of(node, self.clock(), self.strategy(node).degrade_seconds)
 
     def known_pods(self) -> PodIndex:
         """Return the pods.

@@ -87,6 +87,7 @@ class UsageServer:
         }
         raw = json.dumps(status).encode()
         self.manager.put(node, status=raw)
+        self.sources.samples(node)  # as an autoscaler asks all the time
         self.sources.remember(node, raw, self.manager.now)
 
 

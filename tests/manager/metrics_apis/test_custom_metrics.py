@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
+from koord_manager.metrics_apis.core.history import ASKED_SECONDS
 from koord_manager.slo_config.core.colocation import ColocationStrategy, MemoryPolicy
 from koord_model.times import rfc3339
 
@@ -66,6 +68,22 @@ async def test_aggregates_are_of_the_last_minutes(server: UsageServer, get: Get)
     server.manager.now += 250
     found = await get(f"{SHOP}/*/pod_cpu_usage?{WEB}")
     assert values(found) == [("web-1", "500m"), ("web-2", "500m")], "300 s after it was reported"
+
+
+async def test_nothing_is_kept_of_nodes_that_nobody_asks_about(
+    server: UsageServer, get: Get
+) -> None:
+    server.manager.now += 60
+    server.report("n2", "sql-1", cpu="1")
+    server.manager.now += ASKED_SECONDS + 1
+    server.manager.put("n2")
+    server.sources.remember("n2", b"{}", server.manager.now)
+    assert not server.sources.history.of("n2", 0.0, math.inf)
+    server.report("n2", "sql-1", cpu="2")
+    path = f"{SHOP}/*/pod_cpu_usage?labelSelector=app%3Dsql"
+    assert values(await get(path)) == [("sql-1", "2")], (
+        "the newest report's, however old others are"
+    )
 
 
 async def test_metrics_follow_from_what_koordlet_adds(server: UsageServer, get: Get) -> None:

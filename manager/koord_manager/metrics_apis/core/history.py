@@ -18,8 +18,12 @@ _FORGOTTEN_SECONDS = 3600.0
 """Silence after which a node's samples go; whether they are shown is decided much earlier."""
 
 
+ASKED_SECONDS = 900.0
+"""Time for which samples of a node are wanted after a question; autoscalers ask each 15 s."""
+
+
 class UsageHistory:
-    """The samples of each node, oldest first.
+    """The samples of each node that somebody asks about, oldest first.
 
     Their names are kept once for as long as the same containers run, so that a sample takes 24
     bytes for each container.
@@ -27,6 +31,19 @@ class UsageHistory:
 
     def __init__(self) -> None:
         self._by_node: OrderedDict[str, deque[UsageSample]] = OrderedDict()
+        self._asked: dict[str, float] = {}
+
+    def ask(self, node: str, now: float) -> None:
+        """Note a question about a node whose samples are here; ``now`` by a steady clock."""
+        if node in self._by_node:
+            self._asked[node] = now
+
+    def wants(self, node: str, now: float) -> bool:
+        """True if somebody asked about a node lately; if nobody did, its samples go."""
+        asked = self._asked.get(node)
+        if asked is not None and now - asked > ASKED_SECONDS:
+            self._forget(node)
+        return node in self._asked
 
     def add(self, node: str, sample: UsageSample) -> None:
         """Add a node's newest sample.
@@ -55,10 +72,15 @@ class UsageHistory:
     def clear(self) -> None:
         """Forget everything."""
         self._by_node.clear()
+        self._asked.clear()
 
     def _forget_silent(self, now: float) -> None:
         while self._by_node:
             node, samples = next(iter(self._by_node.items()))
             if samples[-1].time > now - _FORGOTTEN_SECONDS:
                 return
-            del self._by_node[node]
+            self._forget(node)
+
+    def _forget(self, node: str) -> None:
+        self._by_node.pop(node, None)
+        self._asked.pop(node, None)
