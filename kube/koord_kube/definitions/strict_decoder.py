@@ -69,8 +69,9 @@ class _Quantities(_Checked):
         if not isinstance(value, dict) or len(value) > MOST_ITEMS:
             raise ValueError(f"Expected `object` of at most {MOST_ITEMS} fields")
         for part in value.values():
-            # In line, and the usual form first: a call costs more than all of it.
-            if type(part) is not str or not (part.isdigit() and part.isascii() and len(part) < 20):
+            # In line, and the usual forms first (2 and 500m): a call costs more than all of it.
+            usual = type(part) is str and len(part) < 20 and part.isascii()
+            if not (usual and part.removesuffix("m").isdigit()):
                 _check_quantity(part)
 
 
