@@ -76,7 +76,7 @@ class NodeBackstopController:
         self._on_warning = on_warning
         self._monotonic = monotonic
         self._backstop = Backstop()
-        self._reports: dict[str, tuple[bytes | None, float]] = {}
+        self._reports: dict[str, tuple[int, float]] = {}
         self._is_stopped = False
 
     @property
@@ -152,11 +152,14 @@ class NodeBackstopController:
 
     def _updated(self, name: str) -> float:
         status = self._inputs.status(name)
-        known, at = self._reports.get(name, (None, 0.0))
-        if status is not known:
-            at = updated(status) if status is not None else 0.0
-            self._reports[name] = status, at
-        return at
+        if status is None:
+            self._reports.pop(name, None)
+            return 0.0
+        known = self._reports.get(name)
+        # A hash, as the status itself would stay in memory until the next look.
+        if known is None or known[0] != hash(status):
+            known = self._reports[name] = hash(status), updated(status)
+        return known[1]
 
     def _report_stop(self) -> None:
         if bool(self.problem) == self._is_stopped:

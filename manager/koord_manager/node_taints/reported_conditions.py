@@ -11,6 +11,7 @@ from koord_manager.node_taints.core.source import NodeTaints
 from koord_manager.node_taints.core.taints import NodeTaint, reported
 
 GATE = "ManagedTaints"
+_NONE = hash(None)
 _AT_ONCE = 250
 """Statuses that are looked at in one go, which takes some milliseconds."""
 
@@ -23,7 +24,7 @@ class ReportedConditions:
     def __init__(self, nodes: NodeInformer, status: Callable[[str], bytes | None]) -> None:
         self._nodes = nodes
         self._status = status
-        self._read: dict[str, bytes | None] = {}
+        self._read: dict[str, int] = {}
 
     async def asked(self, _present: NodeTaints) -> NodeTaints:
         """The taints of nodes that have reported since the last look."""
@@ -31,9 +32,10 @@ class ReportedConditions:
         for start in range(0, len(names), _AT_ONCE):
             for name in names[start : start + _AT_ONCE]:
                 status = self._status(name)
-                # The same bytes are the same report: a node that is silent asks for nothing.
-                if status is not self._read.get(name):
-                    self._read[name] = status
+                # The same bytes are the same report: a node that is silent asks for nothing. A
+                # hash, as the status itself would stay in memory until the next look.
+                if self._read.get(name, _NONE) != hash(status):
+                    self._read[name] = hash(status)
                     asked[name] = reported(status)
             await anyio.lowlevel.checkpoint()
         nodes = self._nodes.objects

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import anyio
@@ -31,7 +31,7 @@ from koord_manager.recommendation.core.target import RecommendationTarget, Targe
 from koord_manager.recommendation.core.usage import PodContainerUsage, pods_usage
 
 Status = Callable[[str], bytes | None]
-"""The newest status of a node's NodeMetric, as JSON; the same bytes until there is a newer one."""
+"""The newest status of a node's NodeMetric, as JSON."""
 
 _Usage = Mapping[tuple[str, str], PodContainerUsage]
 """Usage of pods, by namespace and name."""
@@ -83,7 +83,7 @@ class RecommendationController:
             api, PODS, decode=pods.decode, on_warning=on_warning, timing=pace
         )
         self._matched: dict[str, Sequence[RecommendationPod]] = {}
-        self._seen: dict[str, bytes] = {}
+        self._seen: dict[str, int] = {}
         self._kept_at: dict[str, float] = {}
         self.loop = ReconcileLoop(
             "recommendation", self._write, on_warning=on_warning, backoff=backoff_of(api)
@@ -122,7 +122,7 @@ class RecommendationController:
         now = self._clock()
         self._largest = largest_memory(self._nodes.objects.values()) or math.inf
         self._matched = await self._match()
-        usage = await self._usage({pod.node for found in self._matched.values() for pod in found})
+        usage = await self._usage(_by_node(self._matched.values()))
         for key, found in list(self._matched.items()):
             for some in range(0, len(found), _AT_ONCE):
                 if key in self._matched:  # else it is gone, or is about other pods now
@@ -200,20 +200,22 @@ class RecommendationController:
             key: pods for key, (tracked, pods) in found.items() if self._tracked.get(key) is tracked
         }
 
-    async def _usage(self, nodes: set[str]) -> _Usage:
-        """Return pods' usage by namespace and name, of nodes that have reported anew."""
+    async def _usage(self, pods: Mapping[str, Collection[tuple[str, str]]]) -> _Usage:
+        """Return the usage of pods, given by node, whose nodes have reported anew."""
         found: dict[tuple[str, str], PodContainerUsage] = {}
-        for node in nodes - {""}:
+        for node, names in pods.items():
             status = self._status(node)
-            if status is None or self._seen.get(node) is status:
+            # Its hash, as the status itself would stay in memory until the next look.
+            if status is None or self._seen.get(node) == hash(status):
                 continue
-            self._seen[node] = status
+            self._seen[node] = hash(status)
             await anyio.lowlevel.checkpoint()
             try:
-                found |= {(usage.namespace, usage.name): usage for usage in pods_usage(status)}
+                for usage in pods_usage(status, names):
+                    found[usage.namespace, usage.name] = usage
             except ValueError as error:
                 self._on_warning(f"nodemetrics {node}: {error}")
-        for node in self._seen.keys() - nodes:
+        for node in self._seen.keys() - pods.keys():
             del self._seen[node]
         return found
 
@@ -251,6 +253,18 @@ class RecommendationController:
             self._recommender.history(key, now),
             self._recommender.policy.least_history,
         )
+
+
+def _by_node(
+    matched: Iterable[Sequence[RecommendationPod]],
+) -> dict[str, set[tuple[str, str]]]:
+    """Namespaces and names of pods by their nodes; those that have none are left out."""
+    found: dict[str, set[tuple[str, str]]] = {}
+    for pods_of_one in matched:
+        for pod in pods_of_one:
+            if pod.node:
+                found.setdefault(pod.node, set()).add((pod.namespace, pod.name))
+    return found
 
 
 def _read(document: Object) -> _TrackedRecommendation:

@@ -91,7 +91,7 @@ class RolloutController:
         self._interval = interval
         self._clock = clock
         self._follower = RolloutFollower()
-        self._read: dict[str, tuple[bytes | None, RolloutReport | None]] = {}
+        self._read: dict[str, tuple[int, RolloutReport | None]] = {}
         self._by = ""
         self._known = ""
         self._loaded = False
@@ -231,8 +231,9 @@ class RolloutController:
             for name in names[start : start + _AT_ONCE]:
                 status = self._status(name)
                 known = self._read.get(name)
-                if known is None or known[0] is not status:
-                    known = self._read[name] = status, echoes.read(status)
+                # A hash, as the status itself would stay in memory until the next look.
+                if known is None or known[0] != hash(status):
+                    known = self._read[name] = hash(status), echoes.read(status)
                 if known[1] is not None:
                     found[name] = known[1]
             await anyio.lowlevel.checkpoint()

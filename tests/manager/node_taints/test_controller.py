@@ -60,7 +60,7 @@ async def test_a_node_is_tainted_while_it_reports_a_condition() -> None:
         assert await taints() == [[THEIRS, HOT.document], [THEIRS]]
         assert warnings == ["nodetaint: 1 nodes wait, since 20 % of all have taints"]
         now = HOLD_SECONDS - 1
-        statuses["n1"] = bytes(bytearray(hot))  # a new report; the other is silent
+        statuses["n1"] = hot + b"\n"  # a new report; the other is silent
         assert await taints() == [[THEIRS, HOT.document], [THEIRS]]
         now = HOLD_SECONDS
         assert await taints() == [[THEIRS], [THEIRS]], "the place is free once the taint has gone"

@@ -15,6 +15,7 @@ from koord_manager.node_objects.core.nodes import ClusterNode
 from koord_manager.recommendation.controller import RecommendationController
 from koord_manager.recommendation.core.recommender import RecommendationPolicy, Recommender
 from koord_model.keys import ANNOTATION_RECOMMENDATION_CHECKPOINT
+from koord_model.times import rfc3339
 
 from tests.support.kube_api import KubeApi
 from tests.support.processes import PATIENCE
@@ -43,7 +44,8 @@ class Nodes:
         }
         if containers:
             pod["extensions"] = {"pykoord": {"containers": containers}}
-        self.statuses[node] = json.dumps({"podsMetric": [pod]}).encode()
+        status = {"updateTime": rfc3339(self.now), "podsMetric": [pod]}
+        self.statuses[node] = json.dumps(status).encode()
         self.now += 60.0
 
 

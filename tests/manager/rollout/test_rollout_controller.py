@@ -9,6 +9,7 @@ from koord_kube.protocol.resources import CONFIG_MAPS, EVENTS, NODE_SLOS, NODES
 from koord_manager.nodeslo.controller import NodeSLOController
 from koord_manager.rollout.controller import RolloutController
 from koord_manager.rollout.core import follower
+from koord_model.times import rfc3339
 
 from tests.manager.conftest import NAME, NAMESPACE, Bench
 from tests.support.waiting import until
@@ -91,7 +92,8 @@ class Cluster:
             echo |= counts
         used = {"resources": {"cpu": "4"}}
         extensions = {"pykoord": {"rollout": echo}} if echo else {}
-        return json.dumps({"nodeMetric": {"nodeUsage": used}, "extensions": extensions}).encode()
+        found = {"updateTime": rfc3339(self.now), "nodeMetric": {"nodeUsage": used}}
+        return json.dumps({**found, "extensions": extensions}).encode()
 
     def is_canary(self, name: str) -> bool:
         return "strategies" in self.section(name)

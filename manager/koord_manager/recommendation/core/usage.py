@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -37,31 +37,44 @@ class _Extensions(msgspec.Struct):
     pykoord: _PykoordExtension | None = None
 
 
-class _PodMetric(msgspec.Struct):
+_NOTHING = msgspec.Raw(b"null")
+
+
+class _PodMetric(msgspec.Struct, gc=False):
+    """A pod of a report; what only few are asked for is not decoded."""
+
     name: str = ""
     namespace: str = ""
-    usage: _Usage | None = msgspec.field(default=None, name="podUsage")
-    extensions: _Extensions | None = None
+    usage: msgspec.Raw = msgspec.field(default=_NOTHING, name="podUsage")
+    extensions: msgspec.Raw = _NOTHING
 
 
 class _Status(msgspec.Struct):
     pods: list[_PodMetric] | None = msgspec.field(default=None, name="podsMetric")
 
 
-_DECODER = msgspec.json.Decoder(_Status)
+_WHAT = "a valid NodeMetric status"
+_STATUS = msgspec.json.Decoder(_Status)
+_USAGE: msgspec.json.Decoder[_Usage | None] = msgspec.json.Decoder(_Usage | None)
+_EXTENSIONS: msgspec.json.Decoder[_Extensions | None] = msgspec.json.Decoder(_Extensions | None)
 
 
-def pods_usage(status: bytes) -> Iterator[PodContainerUsage]:
-    """Of each pod in a NodeMetric's status, given as JSON, that was measured.
+def pods_usage(status: bytes, pods: Collection[tuple[str, str]]) -> Iterator[PodContainerUsage]:
+    """Of each of the ``pods`` (namespace, name) in a NodeMetric's status that was measured.
+
+    The status is JSON. What is reported of others is not looked at.
 
     Raises:
         ValueError: it is not a NodeMetric status.
     """
-    found = decode_view(_DECODER, status, "a valid NodeMetric status")
-    for pod in found.pods or ():
-        used = _amount(pod.usage.resources if pod.usage else None)
+    for pod in decode_view(_STATUS, status, _WHAT).pods or ():
+        if (pod.namespace, pod.name) not in pods:
+            continue
+        usage = decode_view(_USAGE, pod.usage, _WHAT)
+        extensions = decode_view(_EXTENSIONS, pod.extensions, _WHAT)
+        used = _amount(usage.resources if usage else None)
         if used is not None:
-            yield PodContainerUsage(pod.namespace, pod.name, used, _containers(pod.extensions))
+            yield PodContainerUsage(pod.namespace, pod.name, used, _containers(extensions))
 
 
 def _containers(extensions: _Extensions | None) -> Mapping[str, ResourceAmount]:

@@ -24,14 +24,16 @@ def test_pods_and_the_containers_that_are_reported() -> None:
             {"namespace": "shop", "name": "unmeasured", "podUsage": {}},
         ]
     }
-    assert list(pods_usage(json.dumps(status).encode())) == [
+    both = {("shop", "web"), ("shop", "unmeasured")}
+    assert list(pods_usage(json.dumps(status).encode(), both)) == [
         PodContainerUsage(
             "shop", "web", ResourceAmount(1.5, 2048.0), {"a": ResourceAmount(1.0, 1024.0)}
         )
     ]
-    assert list(pods_usage(b"{}")) == []
+    assert list(pods_usage(b"{}", both)) == []
+    assert list(pods_usage(json.dumps(status).encode(), {("shop", "other")})) == []
 
 
 def test_what_is_no_status() -> None:
     with pytest.raises(ValueError, match="is not a valid NodeMetric status"):
-        list(pods_usage(b'{"podsMetric": 7}'))
+        list(pods_usage(b'{"podsMetric": 7}', ()))
