@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import anyio
 import msgspec
@@ -21,6 +21,7 @@ from koord_kube.protocol.api import Api
 from koord_kube.protocol.resources import Resource
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 MOST_OWN = 8
 """Namespaces that have a list and a watch of their own; of more, all objects are read."""
@@ -35,6 +36,32 @@ class _Object(msgspec.Struct):
 
 
 _OBJECT = msgspec.json.Decoder(_Object)
+
+
+class NamespacedObjects(Protocol[T_co]):
+    """Objects of a kind in those namespaces that are asked for; ``NamespacedInformers`` are."""
+
+    @property
+    def namespaces(self) -> Set[str]:
+        """Those that are followed."""
+        ...
+
+    @property
+    def problem(self) -> str:
+        """Reason why objects may be old, in a line; "" while there is none."""
+        ...
+
+    def is_known(self, namespace: str) -> bool:
+        """True once all objects of a namespace have been read."""
+        ...
+
+    def of(self, namespace: str) -> Mapping[str, T_co]:
+        """The objects of a namespace by "namespace/name", as far as they are known."""
+        ...
+
+    def follow(self, group: TaskGroup, namespaces: Set[str]) -> None:
+        """Follow just these namespaces; those that are left are forgotten without a call."""
+        ...
 
 
 @dataclass(slots=True, eq=False)

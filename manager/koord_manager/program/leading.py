@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import anyio
@@ -18,7 +19,7 @@ from koord_model.elastic_quota import ElasticQuota
 from koord_service import memory
 
 from koord_manager.cluster_page.core.cluster_document import ClusterSummary
-from koord_manager.metrics_apis.core.pods import PodIndex, read_pod
+from koord_manager.metrics_apis.core.pods import PodIndex
 from koord_manager.metrics_apis.core.service_metrics import read_packed
 from koord_manager.node_backstop.controller import GATE as NODE_BACKSTOP_GATE
 from koord_manager.node_backstop.controller import BackstopInputs, NodeBackstopController
@@ -33,7 +34,7 @@ from koord_manager.node_taints.reported_conditions import GATE as MANAGED_TAINTS
 from koord_manager.node_taints.reported_conditions import ReportedConditions
 from koord_manager.noderesource.controller import NodeResourceController
 from koord_manager.noderesource.core.calculation_names import CALCULATIONS
-from koord_manager.noderesource.core.pods import PodSummary, read_pod_summary
+from koord_manager.noderesource.core.pods import PodSummary, pod_summary, read_pod_summary
 from koord_manager.nodeslo import controller as nodeslo_controller
 from koord_manager.nodeslo.controller import NodeSLOController
 from koord_manager.nodeslo.core.reconciler import no_services
@@ -41,15 +42,17 @@ from koord_manager.profiles.controller import ColocationProfileController, Profi
 from koord_manager.program.config import Settings, enabled_controllers, select_enabled
 from koord_manager.program.gates import CUSTOM_METRICS, EXTERNAL_METRICS, RESOURCE_METRICS
 from koord_manager.program.metrics import ManagerStatus
-from koord_manager.program.pod_views import read_views, views_handler
+from koord_manager.program.shared_pods import SharedPods
 from koord_manager.quota.controller import QuotaProfileController
 from koord_manager.recommendation.controller import RecommendationController
+from koord_manager.recommendation.core.pods import recommendation_pod
 from koord_manager.recommendation.core.recommender import RecommendationPolicy, Recommender
 from koord_manager.resize.controller import ResizeController
 from koord_manager.rollout.controller import RolloutController
 from koord_manager.service_profiles.controller import GATE as SERVICE_PROFILES_GATE
 from koord_manager.service_profiles.controller import NO_PROFILES, ServiceProfileController
 from koord_manager.service_profiles.core.explanation import Explanation, answer
+from koord_manager.service_profiles.core.objects import service_pod
 from koord_manager.slo_config.core.colocation import SETTLE_SECONDS, ColocationStrategy
 from koord_manager.slo_config.informer import SLOConfigInformer
 from koord_manager.webhooks.cluster_view import ClusterView
@@ -78,10 +81,12 @@ class LeaderControllers:
         self._nodes: Informer[ClusterNode] = Informer(
             api, NODES, decode=read_node, on_change=self._node_changed, on_warning=shared.on_warning
         )
-        self._services = self._service_profiles(api) if "serviceprofile" in names else None
-        self._pod_index = PodIndex()
-        self._measures_pods = shared.gates[RESOURCE_METRICS] or shared.gates[CUSTOM_METRICS]
+        measures = shared.gates[RESOURCE_METRICS] or shared.gates[CUSTOM_METRICS]
+        self._shared_pods = (
+            SharedPods(api, PodIndex(), on_warning=shared.on_warning) if measures else None
+        )
         self._pods = self._pod_informer(api, "noderesource" in names)
+        self._services = self._service_profiles(api) if "serviceprofile" in names else None
         self._service_values: Informer[bytes] | None = (
             Informer(
                 api,
@@ -126,8 +131,8 @@ class LeaderControllers:
     @property
     def pods(self) -> PodIndex | None:
         """All pods on nodes, for the metrics APIs; ``None`` while they are not known."""
-        is_known = self._measures_pods and self._pods is not None and self._pods.synced
-        return self._pod_index if is_known else None
+        found = self._shared_pods
+        return found.index if found is not None and found.informer.synced else None
 
     @property
     def service_values(self) -> Mapping[str, bytes] | None:
@@ -255,19 +260,19 @@ class LeaderControllers:
 
     def _pod_informer(self, api: Api, summaries: bool) -> Informer[Any] | None:
         """An informer of as much of each pod as anybody needs; ``None`` where nobody does."""
-        decode: Callable[[bytes], Any]
-        changed: Callable[[str, Any, Any], None]
-        if self._measures_pods and summaries:
-            decode = read_views
-            changed = views_handler(self._summary_changed, self._pod_index.changed)
-        elif self._measures_pods:
-            decode, changed = read_pod, self._pod_index.changed
-        elif summaries:
-            decode, changed = read_pod_summary, self._summary_changed
-        else:
+        if self._shared_pods is not None:
+            if summaries:
+                self._shared_pods.add(pod_summary, self._summary_changed)
+            return self._shared_pods.informer
+        if not summaries:
             return None
-        warn = self._shared.on_warning
-        return Informer(api, PODS, decode=decode, on_change=changed, on_warning=warn)
+        return Informer(
+            api,
+            PODS,
+            decode=read_pod_summary,
+            on_change=self._summary_changed,
+            on_warning=self._shared.on_warning,
+        )
 
     def _summary_changed(self, key: str, before: PodSummary | None, now: PodSummary | None) -> None:
         if self.resources is not None:
@@ -277,8 +282,13 @@ class LeaderControllers:
         shared = self._shared
         if not shared.gates[SERVICE_PROFILES_GATE]:
             return None
+        pods = self._shared_pods
         return ServiceProfileController(
-            api, self._services_changed, shared.recorder, on_warning=shared.on_warning
+            api,
+            self._services_changed,
+            shared.recorder,
+            on_warning=shared.on_warning,
+            source=partial(pods.some, service_pod) if pods is not None else None,
         )
 
     def _services_changed(self, nodes: set[str]) -> None:
@@ -382,6 +392,7 @@ class LeaderControllers:
     def _recommending(self, settings: Settings, api: Api) -> RecommendationController | None:
         if self.resources is None:
             return None  # there was a line at the start
+        pods = self._shared_pods
         policy = RecommendationPolicy(
             margin=settings.recommendation_safety_margin_percent / 100,
             half_life=settings.recommendation_half_life,
@@ -393,6 +404,7 @@ class LeaderControllers:
             self.resources.status,
             on_warning=self._shared.on_warning,
             interval=settings.recommendation_interval,
+            source=pods.some(recommendation_pod) if pods is not None else None,
         )
 
 

@@ -13,7 +13,7 @@ import msgspec
 from anyio.abc import TaskGroup
 from koord_kube.core.reflector import ReflectorTiming
 from koord_kube.informer import Informer
-from koord_kube.namespaced_informers import NamespacedInformers
+from koord_kube.namespaced_informers import NamespacedInformers, NamespacedObjects
 from koord_kube.protocol.api import Api, NotFoundError, Object
 from koord_kube.protocol.resources import PODS, RECOMMENDATIONS
 from koord_kube.reconcile_loop import ReconcileLoop
@@ -55,7 +55,8 @@ class _TrackedRecommendation:
 class RecommendationController:
     """The controller; ``interval`` is between two readings of usage, in seconds.
 
-    ``api`` must write only while this manager leads.
+    ``api`` must write only while this manager leads. ``source`` has pods where somebody follows
+    all of them anyway.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class RecommendationController:
         interval: float = 60.0,
         clock: Callable[[], float] = time.time,
         pace: ReflectorTiming | None = None,
+        source: NamespacedObjects[RecommendationPod] | None = None,
     ) -> None:
         self._api = api
         self._nodes = nodes
@@ -79,7 +81,7 @@ class RecommendationController:
         self._interval = interval
         self._clock = clock
         self._tracked: dict[str, _TrackedRecommendation] = {}
-        self._pods = NamespacedInformers(
+        self._pods: NamespacedObjects[RecommendationPod] = source or NamespacedInformers(
             api, PODS, decode=pods.decode, on_warning=on_warning, timing=pace
         )
         self._matched: dict[str, Sequence[RecommendationPod]] = {}

@@ -12,8 +12,8 @@ import msgspec
 from anyio.abc import TaskGroup
 from koord_kube.core.reflector import ReflectorTiming
 from koord_kube.event_recorder import EventRecorder
-from koord_kube.informer import Informer
-from koord_kube.namespaced_informers import NamespacedInformers
+from koord_kube.informer import Handler, Informer
+from koord_kube.namespaced_informers import NamespacedInformers, NamespacedObjects
 from koord_kube.protocol.api import Api, Object
 from koord_kube.protocol.resources import CONFIG_MAPS, PODS, SERVICE_PROFILES, Resource
 from koord_kube.protocol.selectors import EVERYTHING, label_is
@@ -47,6 +47,10 @@ _NAMESPACES_AT_ONCE = 4
 _OBJECT = msgspec.json.Decoder(Object)
 
 
+PodSource = Callable[[Handler[ServicePod]], NamespacedObjects[ServicePod]]
+"""Given who hears of changes, pods from somebody who follows all of them anyway."""
+
+
 @dataclass(slots=True)
 class _ScopedInformer:
     """An informer that lives as long as some profile needs it."""
@@ -62,7 +66,8 @@ class _ScopedInformer:
 class ServiceProfileController:
     """Profiles of services for nodes; nothing is written but Events on profiles.
 
-    ``changed`` gets the nodes whose profiles are others than before.
+    ``changed`` gets the nodes whose profiles are others than before. Without a ``source`` pods are
+    followed here.
     """
 
     def __init__(
@@ -73,6 +78,7 @@ class ServiceProfileController:
         *,
         on_warning: Callable[[str], None],
         pace: ReflectorTiming | None = None,
+        source: PodSource | None = None,
     ) -> None:
         self._api = api
         self._nodes_changed = changed
@@ -81,13 +87,17 @@ class ServiceProfileController:
         self._pace = pace
         self._index = ServiceIndex(WorkloadLookup(self._workload, self._unknown))
         self._kinds: dict[WorkloadKind, _ScopedInformer] = {}
-        self._pods = NamespacedInformers(
-            api,
-            PODS,
-            decode=read_pod,
-            on_change=self._pod_changed,
-            on_warning=on_warning,
-            timing=pace,
+        self._pods: NamespacedObjects[ServicePod] = (
+            source(self._pod_changed)
+            if source is not None
+            else NamespacedInformers(
+                api,
+                PODS,
+                decode=read_pod,
+                on_change=self._pod_changed,
+                on_warning=on_warning,
+                timing=pace,
+            )
         )
         self._known: set[object] = set()
         self._said: dict[tuple[str, str], str] = {}

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from koord_kube.client import Client, Cluster, Limits
-from koord_kube.protocol.resources import NODE_METRICS, NODE_SLOS, NODES
+from koord_kube.protocol.resources import NODE_METRICS, NODE_SLOS, NODES, PODS, RECOMMENDATIONS
 from koord_manager.node_metric.core.store import NodeIdentity
 from koord_manager.program.config import Settings
 from koord_manager.program.gates import gates_of
 from koord_manager.program.leading import LeaderControllers, ManagerContext
-from koord_manager.program.pod_views import read_views, views_handler
 from koord_manager.slo_config.informer import SLOConfigInformer
 from koord_manager.webhooks.cluster_view import ClusterView
 
@@ -27,6 +25,7 @@ from tests.support.waiting import until
 pytestmark = pytest.mark.skipif(not HAVE_OPENSSL, reason="openssl makes the certificates")
 
 NODE = {"metadata": {"name": "n1"}, "status": {"capacity": {"cpu": "8", "memory": "8Gi"}}}
+TARGET = {"type": "podSelector", "podSelector": {"matchLabels": {"app": "web"}}}
 STATUS = b'{"nodeMetric": {"nodeUsage": {"resources": {"cpu": "1", "memory": "1Gi"}}}}'
 
 
@@ -46,12 +45,14 @@ class Leader:
         shared = ManagerContext(
             self.configs,
             _view,
-            gates | {"ResourceMetricsAPI": True},
+            gates | {"ResourceMetricsAPI": True, "ServiceProfiles": True},
             self.manager.service,
             event_recorder(client),
             lambda _line: None,
         )
-        self.term = LeaderControllers(Settings(noderesource_interval=0.02), client, shared)
+        self.term = LeaderControllers(
+            Settings(noderesource_interval=0.02, recommendation_interval=0.02), client, shared
+        )
 
     def reports(self, status: bytes) -> None:
         """As if the node had, straight to this manager."""
@@ -81,6 +82,9 @@ async def leader(tmp_path: Path) -> AsyncIterator[Leader]:
         asyncio.TaskGroup() as group,
     ):
         api.put(NODES, NODE)
+        api.installed.add(RECOMMENDATIONS)
+        api.put(RECOMMENDATIONS, {"metadata": {"name": "web"}, "spec": {"target": TARGET}}, "ns")
+        api.put(PODS, {"metadata": {"name": "web", "labels": {"app": "web"}}}, "ns")
         made = Leader(api, client, tmp_path)
         tasks = [group.create_task(one.run()) for one in (made.configs, made.term)]
         await until(lambda: made.term.figures(True, 0).passes and made.term.nodes)
@@ -91,9 +95,12 @@ async def leader(tmp_path: Path) -> AsyncIterator[Leader]:
 
 async def test_all_controllers_follow_nodes_and_pods_with_one_watch_each(leader: Leader) -> None:
     await until(lambda: leader.api.count("create", "nodeslos"))
+    await until(lambda: leader.api.get(RECOMMENDATIONS, "web", "ns").get("status"))
     for plural in ("/nodes", "/pods"):
         asked = [request.verb for request in leader.api.asked if request.path.endswith(plural)]
         assert asked == ["watch"]
+    condition = leader.api.get(RECOMMENDATIONS, "web", "ns")["status"]["conditions"][0]
+    assert condition["reason"] == "NoUsage", "it knows of the pod"
 
 
 @pytest.mark.parametrize("unseen", [True, False])
@@ -121,21 +128,3 @@ async def test_a_node_that_is_made_again_under_its_name_begins_anew(
     assert after is not None
     assert after.uid != before.uid
     assert leader.knows == STATUS
-
-
-def test_each_hears_of_a_pod_only_what_changes_for_it() -> None:
-    heard: list[str] = []
-    changed = views_handler(
-        lambda key, before, now: heard.append("summary"),
-        lambda key, before, now: heard.append("metric"),
-    )
-    pod = {"metadata": {"name": "p", "namespace": "ns"}, "spec": {"nodeName": "n1"}}
-    first = read_views(json.dumps(pod).encode())
-    changed("ns/p", None, first)
-    assert heard == ["summary", "metric"]
-    labelled = {**pod["metadata"], "labels": {"a": "b"}}
-    second = read_views(json.dumps({**pod, "metadata": labelled}).encode())
-    changed("ns/p", first, second)
-    third = read_views(json.dumps({**pod, "status": {"phase": "Running"}}).encode())
-    changed("ns/p", first, third)
-    assert heard[2:] == ["metric", "summary"]

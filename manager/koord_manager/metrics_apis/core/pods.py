@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
-from typing import Any
 
 import msgspec
+from koord_kube.views.labels import shared_labels
+from koord_kube.views.pod import ClusterPodDocument, ContainerSpec, decode_pod
 from koord_model.demand import amounts
 from koord_model.keys import BATCH_CPU, CPU, MID_CPU
 from koord_model.times import from_rfc3339
 
 _SHARED = 1 << 16
-"""Sets of labels and container names of which equal ones are kept once."""
+"""Names and limits of containers of which equal ones are kept once."""
 
 
 class MetricPod(msgspec.Struct, frozen=True, gc=False):
@@ -50,7 +51,7 @@ class MetricPod(msgspec.Struct, frozen=True, gc=False):
 
 
 class PodIndex:
-    """All pods that are on a node; ``changed`` is called for each change of one."""
+    """All pods, of which those count that are on a node; ``changed`` is to be called for each."""
 
     def __init__(self) -> None:
         self._by_namespace: dict[str, dict[str, MetricPod]] = {}
@@ -62,76 +63,51 @@ class PodIndex:
             pods.pop(before.name, None)
             if not pods:
                 self._by_namespace.pop(before.namespace, None)
-        if now is not None and now.node:
+        if now is not None:
             self._by_namespace.setdefault(now.namespace, {})[now.name] = now
 
     def get(self, namespace: str, name: str) -> MetricPod | None:
-        """A pod."""
-        return self._by_namespace.get(namespace, {}).get(name)
+        """A pod that is on a node."""
+        pod = self._by_namespace.get(namespace, {}).get(name)
+        return pod if pod is not None and pod.node else None
 
     def of(self, namespace: str = "") -> Iterator[MetricPod]:
-        """Pods of a namespace, or of all."""
-        if namespace:
-            yield from self._by_namespace.get(namespace, {}).values()
-            return
-        for pods in self._by_namespace.values():
-            yield from pods.values()
+        """Pods on nodes, of a namespace or of all."""
+        for name in (namespace,) if namespace else self._by_namespace:
+            yield from (pod for pod in self.everywhere(name) if pod.node)
 
-
-class _Meta(msgspec.Struct):
-    name: str = ""
-    namespace: str = ""
-    created: str = msgspec.field(default="", name="creationTimestamp")
-    labels: dict[str, str] | None = None
-
-
-class _Resources(msgspec.Struct):
-    limits: dict[str, Any] | None = None
-
-
-class _Container(msgspec.Struct):
-    name: str = ""
-    restart: str | None = msgspec.field(default=None, name="restartPolicy")
-    resources: _Resources | None = None
-
-
-class _Spec(msgspec.Struct):
-    node: str = msgspec.field(default="", name="nodeName")
-    containers: list[_Container] | None = None
-    init: list[_Container] | None = msgspec.field(default=None, name="initContainers")
-
-
-class _Pod(msgspec.Struct):
-    metadata: _Meta = msgspec.field(default_factory=_Meta)
-    spec: _Spec = msgspec.field(default_factory=_Spec)
-
-
-_POD = msgspec.json.Decoder(_Pod)
+    def everywhere(self, namespace: str) -> Collection[MetricPod]:
+        """Pods of a namespace, with those that are not on a node yet."""
+        return self._by_namespace.get(namespace, {}).values()
 
 
 def read_pod(raw: bytes) -> MetricPod:
     """Decode a Pod.
 
     Raises:
-        msgspec.MsgspecError: it is not a Pod.
+        ValueError: it is not a Pod.
     """
-    found = _POD.decode(raw)
-    meta, spec = found.metadata, found.spec
+    return metric_pod(decode_pod(raw))
+
+
+def metric_pod(pod: ClusterPodDocument) -> MetricPod:
+    """A pod as the metrics APIs need it."""
+    meta, spec = pod.metadata, pod.spec
     containers = tuple(spec.containers or ())
-    sidecars = tuple(container for container in spec.init or () if container.restart == "Always")
+    sidecars = tuple(container for container in spec.init_containers or () if container.is_sidecar)
     return MetricPod(
         sys.intern(meta.namespace),
         meta.name,
         sys.intern(spec.node),
         _seconds(meta.created),
-        _labels(tuple(sorted((meta.labels or {}).items()))),
+        shared_labels(meta.labels),
         _names(tuple(container.name for container in containers)),
         _names(tuple(container.name for container in sidecars)),
         _limits(tuple(map(_limit, containers + sidecars))),
     )
 
 
-def _limit(container: _Container) -> int:
+def _limit(container: ContainerSpec) -> int:
     """CPU in thousandths; of a batch or mid pod that is the only one it has."""
     found = amounts(container.resources.limits if container.resources else None)
     return next((found[name] for name in (CPU, BATCH_CPU, MID_CPU) if name in found), 0)
@@ -142,11 +118,6 @@ def _seconds(created: str) -> float:
         return from_rfc3339(created)
     except ValueError:
         return 0.0
-
-
-@lru_cache(maxsize=_SHARED)
-def _labels(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
-    return dict(items)
 
 
 @lru_cache(maxsize=_SHARED)

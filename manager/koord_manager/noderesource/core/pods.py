@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import msgspec
 from koord_kube.views.decode import decode_view
-from koord_kube.views.pod import PodSpec, ResourceRequirements
+from koord_kube.views.pod import ClusterPodDocument, PodSpec, ResourceRequirements
 from koord_kube.views.pod_qos import kube_qos_of
 from koord_model.demand import Amounts, InitContainer, amounts, whole_pod
 from koord_model.keys import (
@@ -82,7 +82,11 @@ def read_pod_summary(text: bytes) -> PodSummary:
     Raises:
         ValueError: it is not a Pod.
     """
-    pod = decode_view(_DECODER, text, "a valid Pod")
+    return pod_summary(decode_view(_DECODER, text, "a valid Pod"))
+
+
+def pod_summary(pod: _Pod | ClusterPodDocument) -> PodSummary:
+    """The summary of a decoded Pod."""
     labels, spec = pod.metadata.labels or {}, pod.spec
     kube = kube_qos_of(pod.status.qos, spec)
     priority = priority_class_or_default(labels, spec.priority, kube)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
 from functools import lru_cache
 
 import msgspec
-from koord_kube.views.decode import decode_view
 from koord_kube.views.labels import shared_labels
 from koord_kube.views.metadata import OwnerReference
-from koord_kube.views.pod import PodSpec, ResourceRequirements
+from koord_kube.views.pod import ClusterPodDocument, ResourceRequirements, decode_pod
 from koord_model.demand import Amounts, amounts, requested
 from koord_model.keys import MEMORY
 
@@ -32,8 +30,7 @@ class OutOfMemoryKill:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class RecommendationPod:
+class RecommendationPod(msgspec.Struct, frozen=True, gc=False):
     """A pod; ``node`` is "" until it has one.
 
     ``workloads`` are (kind, name) of what made it: its controller, and the Deployment or CronJob
@@ -44,51 +41,12 @@ class RecommendationPod:
 
     namespace: str
     name: str
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     node: str = ""
     workloads: tuple[tuple[str, str], ...] = ()
-    requests: Mapping[str, Amounts] = field(default_factory=dict)
+    requests: Mapping[str, Amounts] = msgspec.field(default_factory=dict)
     kills: tuple[OutOfMemoryKill, ...] = ()
     started: bool = True
-
-
-class _Metadata(msgspec.Struct):
-    name: str = ""
-    namespace: str = ""
-    labels: dict[str, str] | None = None
-    owners: list[OwnerReference] | None = msgspec.field(default=None, name="ownerReferences")
-
-
-class _Ended(msgspec.Struct):
-    reason: str = ""
-    finished: datetime | None = msgspec.field(default=None, name="finishedAt")
-
-
-class _State(msgspec.Struct):
-    terminated: _Ended | None = None
-
-
-class _ContainerStatus(msgspec.Struct):
-    name: str = ""
-    state: _State | None = None
-    last: _State | None = msgspec.field(default=None, name="lastState")
-
-
-class _Status(msgspec.Struct):
-    phase: str = ""
-    containers: list[_ContainerStatus] | None = msgspec.field(
-        default=None, name="containerStatuses"
-    )
-    inits: list[_ContainerStatus] | None = msgspec.field(default=None, name="initContainerStatuses")
-
-
-class _Pod(msgspec.Struct):
-    metadata: _Metadata
-    spec: PodSpec = msgspec.field(default_factory=PodSpec)
-    status: _Status = msgspec.field(default_factory=_Status)
-
-
-_DECODER = msgspec.json.Decoder(_Pod)
 
 
 def decode(content: bytes) -> RecommendationPod:
@@ -97,7 +55,11 @@ def decode(content: bytes) -> RecommendationPod:
     Raises:
         ValueError: it is not a pod.
     """
-    pod = decode_view(_DECODER, content, "a valid pod")
+    return recommendation_pod(decode_pod(content))
+
+
+def recommendation_pod(pod: ClusterPodDocument) -> RecommendationPod:
+    """A pod as recommendations need it."""
     meta = pod.metadata
     beside = (container for container in pod.spec.init_containers or () if container.is_sidecar)
     stay = (*(pod.spec.containers or ()), *beside)
@@ -116,7 +78,7 @@ def decode(content: bytes) -> RecommendationPod:
                 for name, container in containers.items()
             )
         ),
-        tuple(_kills(pod.status, containers)),
+        tuple(_kills(pod, containers)),
         pod.status.phase != "Pending",
     )
 
@@ -150,9 +112,9 @@ def workloads(
 
 
 def _kills(
-    status: _Status, containers: Mapping[str, ResourceRequirements]
+    pod: ClusterPodDocument, containers: Mapping[str, ResourceRequirements]
 ) -> Iterator[OutOfMemoryKill]:
-    for container in (*(status.containers or ()), *(status.inits or ())):
+    for container in (*(pod.status.containers or ()), *(pod.status.inits or ())):
         for state in (container.last, container.state):
             ended = state.terminated if state else None
             if ended is None or ended.reason != _OOM_KILLED or ended.finished is None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 from koord_kube.protocol.resources import Resource
 from koord_kube.views.labels import shared_labels
+from koord_kube.views.pod import ClusterPodDocument, decode_pod
 from koord_model import label_selector
 from koord_model.fields import shown
 from koord_model.label_selector import LabelSelector
@@ -17,8 +18,7 @@ from koord_model.label_selector import LabelSelector
 _ENDED = ("Succeeded", "Failed")
 
 
-@dataclass(frozen=True, slots=True)
-class ServicePod:
+class ServicePod(msgspec.Struct, frozen=True, gc=False):
     """A pod that has not ended; ``node`` is "" until it has one.
 
     ``created`` is as Kubernetes writes times, to the second and in UTC: it sorts as text.
@@ -28,50 +28,29 @@ class ServicePod:
     name: str
     node: str = ""
     created: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     active: bool = True
-
-
-class _Meta(msgspec.Struct):
-    namespace: str = ""
-    name: str = ""
-    created: str = msgspec.field(default="", name="creationTimestamp")
-    deleted: str | None = msgspec.field(default=None, name="deletionTimestamp")
-    labels: dict[str, str] | None = None
-
-
-class _PodSpec(msgspec.Struct):
-    node: str = msgspec.field(default="", name="nodeName")
-
-
-class _PodStatus(msgspec.Struct):
-    phase: str = ""
-
-
-class _Pod(msgspec.Struct):
-    metadata: _Meta = msgspec.field(default_factory=_Meta)
-    spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
-    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
-
-
-_POD = msgspec.json.Decoder(_Pod)
 
 
 def read_pod(raw: bytes) -> ServicePod:
     """Decode a pod.
 
     Raises:
-        msgspec.MsgspecError: it is not a pod.
+        ValueError: it is not a pod.
     """
-    pod = _POD.decode(raw)
-    meta, active = pod.metadata, pod.status.phase not in _ENDED and pod.metadata.deleted is None
+    return service_pod(decode_pod(raw))
+
+
+def service_pod(pod: ClusterPodDocument) -> ServicePod:
+    """A pod as profiles need it."""
+    meta = pod.metadata
     return ServicePod(
         sys.intern(meta.namespace),
         meta.name,
         sys.intern(pod.spec.node),
         sys.intern(meta.created),
         shared_labels(meta.labels),
-        active,
+        pod.status.phase not in _ENDED and meta.deleted is None,
     )
 
 
