@@ -42,12 +42,13 @@ class Requirement:
 
     def matches(self, labels: Labels) -> bool:
         """True if these labels fulfil it."""
+        if self.operator is Operator.IN:
+            return self.key in labels and labels[self.key] in self.values
         if self.operator is Operator.EXISTS:
             return self.key in labels
         if self.operator is Operator.DOES_NOT_EXIST:
             return self.key not in labels
-        inside = labels.get(self.key) in self.values if self.key in labels else False
-        return inside is (self.operator is Operator.IN)
+        return self.key not in labels or labels[self.key] not in self.values
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,11 @@ class LabelSelector:
 
     def matches(self, labels: Labels) -> bool:
         """True if an object with these labels is selected."""
-        return all(requirement.matches(labels) for requirement in self.requirements)
+        # In line, as it is asked for each node and pod.
+        for requirement in self.requirements:  # noqa: SIM110
+            if not requirement.matches(labels):
+                return False
+        return True
 
 
 def parse(given: object, where: str) -> LabelSelector:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -97,6 +97,7 @@ class RolloutController:
         self._loaded = False
         self._unsaid: dict[str, str] = {}
         self._versions: dict[str, tuple[NodeLayer[Document], str]] = {}
+        self._present: tuple[Layers, int, Sequence[EntryNow]] | None = None
         self._wake = anyio.Event()
         self._informer: Informer[_ConfigMap] = Informer(
             api,
@@ -164,7 +165,7 @@ class RolloutController:
         """
         reports = await self._reports()
         layers = self._configs.config.extension
-        present = [] if layers is None else list(self._entries(layers))
+        present = () if layers is None else self._entries(layers)
         if any(map(self._follower.is_new, present)):
             self._by = await self._writer()
         traits = self._traits(reports)
@@ -221,9 +222,13 @@ class RolloutController:
             self._slos.resync()
             self._wake.set()
 
-    def _entries(self, layers: Layers) -> list[EntryNow]:
-        nodes = self._nodes.objects
-        return list(entries(layers, self._slos.rollout, nodes, self._configs.data))
+    def _entries(self, layers: Layers) -> Sequence[EntryNow]:
+        """Entries with their nodes, as they were at the last look where nothing has changed."""
+        rollout, known = self._slos.rollout, self._present
+        if known is None or known[0] is not layers or known[1] != rollout.changes:
+            found = list(entries(layers, rollout, self._nodes.objects, self._configs.data))
+            known = self._present = layers, rollout.changes, found
+        return known[2]
 
     async def _reports(self) -> Mapping[str, RolloutReport]:
         names, found = list(self._nodes.objects), dict[str, RolloutReport]()

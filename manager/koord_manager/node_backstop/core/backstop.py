@@ -44,6 +44,7 @@ class Backstop:
         self._hears = False
         self._coming: dict[str, Examination] = {}
         self._examined: Mapping[str, Examination] = {}
+        self._unhealthy: list[str] = []
         self._admitted: set[tuple[str, NodeTaint]] = set()
 
     @property
@@ -57,12 +58,8 @@ class Backstop:
 
     @property
     def unhealthy(self) -> list[str]:
-        """Nodes that have had a fault for long enough."""
-        return [
-            name
-            for name, seen in self._examined.items()
-            if any(fault.is_due for fault in seen.faults)
-        ]
+        """Nodes that had a fault for long enough at the last look."""
+        return self._unhealthy
 
     def begin(self, now: float, *, hears: bool) -> None:
         """Begin a look at ``now``, of a steady clock; ``hears`` if the cluster is being heard."""
@@ -80,6 +77,11 @@ class Backstop:
         if not self._hears:
             return held
         self._examined = self._coming
+        self._unhealthy = [
+            name
+            for name, seen in self._examined.items()
+            if any(fault.is_due for fault in seen.faults)
+        ]
         self._tracker.keep(self._examined)
         self._stop.observe(self._examined.values(), self._clock.seconds)
         asked = {

@@ -56,6 +56,9 @@ def most_tainted(nodes: int) -> int:
     return max(1, nodes * MOST_PERCENT // 100)
 
 
+_NONE: frozenset[NodeTaint] = frozenset()
+
+
 class _Condition(msgspec.Struct):
     name: str = ""
     effects: tuple[str, ...] = ()
@@ -98,7 +101,10 @@ def reported(status: bytes | None) -> frozenset[NodeTaint]:
 
 def own(annotations: Mapping[str, str]) -> frozenset[NodeTaint]:
     """The taints on a Node that are ours."""
-    words = (word.partition(":") for word in annotations.get(ANNOTATION_TAINTS, "").split(","))
+    text = annotations.get(ANNOTATION_TAINTS)
+    if not text:
+        return _NONE
+    words = (word.partition(":") for word in text.split(","))
     return frozenset(NodeTaint(name, effect) for name, _, effect in words if effect in _EFFECTS)
 
 

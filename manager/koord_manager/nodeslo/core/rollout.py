@@ -32,10 +32,13 @@ class Rollout:
         """True if an entry is paused by somebody else than itself."""
         self._at = 0.0
         self._is_stale = False
+        self.changes = 0
+        """Number of changes that may have given a node another entry."""
 
     def node_changed(self) -> None:
         """A node came, went or got other labels: look at all again at the next ``refresh``."""
         self._is_stale = True
+        self.changes += 1
 
     def refresh(self) -> bool:
         """Return True if by now nodes may have another entry than they had at the last look."""
@@ -100,6 +103,7 @@ class Rollout:
         if layers is not self._layers:
             self._sections = {}
         self._layers, self._at, self._is_stale = layers, now, False
+        self.changes += 1
         nodes = self._nodes() if any(layer.reach.canary for layer in layers.nodes) else {}
         self._canaries = {
             layer.where: reach.first(
