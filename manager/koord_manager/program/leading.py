@@ -404,7 +404,7 @@ class LeaderControllers:
             self.resources.status,
             on_warning=self._shared.on_warning,
             interval=settings.recommendation_interval,
-            source=pods.some(recommendation_pod) if pods is not None else None,
+            source=partial(pods.some, recommendation_pod) if pods is not None else None,
         )
 
 

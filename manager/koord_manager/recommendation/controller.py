@@ -12,7 +12,7 @@ import anyio.lowlevel
 import msgspec
 from anyio.abc import TaskGroup
 from koord_kube.core.reflector import ReflectorTiming
-from koord_kube.informer import Informer
+from koord_kube.informer import Handler, Informer
 from koord_kube.namespaced_informers import NamespacedInformers, NamespacedObjects
 from koord_kube.protocol.api import Api, NotFoundError, Object
 from koord_kube.protocol.resources import PODS, RECOMMENDATIONS
@@ -43,6 +43,10 @@ _KEEP_SECONDS = 600.0
 """Interval of writes of learning: no more than that is lost with the leader."""
 
 
+PodSource = Callable[[Handler[RecommendationPod]], NamespacedObjects[RecommendationPod]]
+"""Given who hears of changes, pods from somebody who follows all of them anyway."""
+
+
 @dataclass(slots=True)
 class _TrackedRecommendation:
     """A Recommendation: ``problem`` is why its target is not valid."""
@@ -55,8 +59,7 @@ class _TrackedRecommendation:
 class RecommendationController:
     """The controller; ``interval`` is between two readings of usage, in seconds.
 
-    ``api`` must write only while this manager leads. ``source`` has pods where somebody follows
-    all of them anyway.
+    ``api`` must write only while this manager leads. Without a ``source`` pods are followed here.
     """
 
     def __init__(
@@ -70,7 +73,7 @@ class RecommendationController:
         interval: float = 60.0,
         clock: Callable[[], float] = time.time,
         pace: ReflectorTiming | None = None,
-        source: NamespacedObjects[RecommendationPod] | None = None,
+        source: PodSource | None = None,
     ) -> None:
         self._api = api
         self._nodes = nodes
@@ -81,9 +84,19 @@ class RecommendationController:
         self._interval = interval
         self._clock = clock
         self._tracked: dict[str, _TrackedRecommendation] = {}
-        self._pods: NamespacedObjects[RecommendationPod] = source or NamespacedInformers(
-            api, PODS, decode=pods.decode, on_warning=on_warning, timing=pace
+        self._pods: NamespacedObjects[RecommendationPod] = (
+            source(self._pod_changed)
+            if source is not None
+            else NamespacedInformers(
+                api,
+                PODS,
+                decode=pods.decode,
+                on_change=self._pod_changed,
+                on_warning=on_warning,
+                timing=pace,
+            )
         )
+        self._changed_namespaces: set[str] = set()
         self._matched: dict[str, Sequence[RecommendationPod]] = {}
         self._seen: dict[str, int] = {}
         self._kept_at: dict[str, float] = {}
@@ -185,13 +198,23 @@ class RecommendationController:
         found = (tracked.target for tracked in self._tracked.values())
         self._pods.follow(group, {target.namespace for target in found if target})
 
+    def _pod_changed(self, key: str, _before: object, _now: object) -> None:
+        self._changed_namespaces.add(key.partition("/")[0])
+
     async def _match(self) -> dict[str, Sequence[RecommendationPod]]:
-        """The pods of each target whose namespace's are known."""
+        """The pods of each target whose namespace's are known.
+
+        They are looked for again where a pod of the namespace, or the target, has changed.
+        """
+        changed, self._changed_namespaces = self._changed_namespaces, set()
         found: dict[str, tuple[_TrackedRecommendation, Sequence[RecommendationPod]]] = {}
         candidates: dict[str, TargetCandidates] = {}
         for key, tracked in list(self._tracked.items()):
             name = tracked.target.namespace if tracked.target else ""
             if tracked.target is None or not self._pods.is_known(name):
+                continue
+            if name not in changed and key in self._matched:
+                found[key] = tracked, self._matched[key]
                 continue
             if name not in candidates:
                 candidates[name] = TargetCandidates(tuple(self._pods.of(name).values()))

@@ -41,15 +41,15 @@ def entries_by_node(
     for pod in pods:
         if pod.node:
             names.setdefault(pod.node, []).append(pod.name)
-    return {
-        node: shared
-        | {
+    entries = {}
+    for node, here in names.items():
+        own = {
             field: sorted(found)
             for field, all_names in left_alone.items()
             if (found := all_names.intersection(here))
         }
-        for node, here in names.items()
-    }
+        entries[node] = shared | own if own else shared  # most nodes have the same one
+    return entries
 
 
 def _settings(document: ProfileDocument) -> dict[str, Any]:
