@@ -41,7 +41,7 @@ def entries_by_node(
     for pod in pods:
         if pod.node:
             names.setdefault(pod.node, []).append(pod.name)
-    entries = {}
+    entries: dict[str, Entry] = {}
     for node, here in names.items():
         own = {
             field: sorted(found)
