@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -168,7 +168,7 @@ class RolloutController:
         present = () if layers is None else self._entries(layers)
         if any(map(self._follower.is_new, present)):
             self._by = await self._writer()
-        traits = self._traits(reports)
+        traits = _Traits(self._nodes.objects, reports)
         halted = self._follower.look(present, reports, traits, self._clock(), self._by)
         if halted:
             self._slos.resync()
@@ -247,10 +247,6 @@ class RolloutController:
             del self._read[name]
         return found
 
-    def _traits(self, reports: Mapping[str, RolloutReport]) -> Mapping[str, NodeTraits]:
-        nodes = self._nodes.objects
-        return {name: _traits(nodes[name], reports[name]) for name in reports if name in nodes}
-
     async def _writer(self) -> str:
         """The client that wrote the configuration last, as the API server has it; "" if unknown."""
         try:
@@ -287,6 +283,25 @@ class RolloutController:
 
 def _pause_text(pause: Order | Pause) -> str:
     return f"by {pause.by or 'somebody'}" + (f": {pause.why}" if pause.why else "")
+
+
+class _Traits(Mapping[str, NodeTraits]):
+    """Traits of nodes that report, made for those that are looked up: most looks pair nobody."""
+
+    def __init__(
+        self, nodes: Mapping[str, ClusterNode], reports: Mapping[str, RolloutReport]
+    ) -> None:
+        self._nodes = nodes
+        self._reports = reports
+
+    def __getitem__(self, name: str) -> NodeTraits:
+        return _traits(self._nodes[name], self._reports[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._reports if name in self._nodes)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def _traits(node: ClusterNode, report: RolloutReport) -> NodeTraits:
