@@ -19,7 +19,7 @@ WORKERS := $(shell expr $$(nproc) '*' 3 / 2)
 AGAIN := $(PYTEST) --last-failed --last-failed-no-failures none
 RUNTIME ?= embedded
 
-.PHONY: help demo demo-scheduler demo-descheduler test test-here test-vm-beside unit conformance whole integration test-vm lint format bench chaos chaos-whole chaos-scheduler fuzz mutants screenshots proto clean
+.PHONY: help demo demo-scheduler demo-descheduler test test-here test-vm-beside unit conformance whole integration test-vm lint format bench chaos chaos-whole chaos-scheduler fuzz mutants screenshots docs proto clean
 .DELETE_ON_ERROR:
 
 help: ## Show what there is.
@@ -101,6 +101,10 @@ chaos-scheduler: $(STAMP)test-all ## Two schedulers at a real kube-apiserver (KU
 
 screenshots: $(STAMP)test-all $(STAMP)bench ## Take the pictures of web pages in docs/images anew, with Chromium.
 	@$(BIN)/python -m tools.screenshots
+
+docs: $(STAMP)docs ## Build the documentation site into build/docs/html; a link that leads nowhere fails (DOCS_REPOSITORY=https://…).
+	@$(BIN)/sphinx-build -q -E -W -n --keep-going -j auto -b html -c tools/docs_site -d build/docs/doctrees . build/docs/html
+	@echo "build/docs/html/index.html"
 
 proto: $(STAMP)dev ## Write the protobuf modules from the .proto files.
 	@tools/generate_protos

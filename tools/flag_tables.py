@@ -42,13 +42,18 @@ def with_tables(page: str) -> str:
 
 def table(program: str) -> str:
     """One program's flags."""
-    return "".join(f"{line}\n" for line in _lines(program))
+    return table_of(PROGRAMS[program])
 
 
-def _lines(program: str) -> Iterator[str]:
+def table_of(settings: Any) -> str:
+    """Flags of a class of settings."""
+    return "".join(f"{line}\n" for line in _lines(settings))
+
+
+def _lines(settings: Any) -> Iterator[str]:
     yield "| flag | default | what it is |"
     yield "|---|---|---|"
-    for field in dataclasses.fields(PROGRAMS[program]):
+    for field in dataclasses.fields(settings):
         words = field.metadata["help"].replace("|", "\\|")
         if field.metadata["choices"]:
             words += ": " + ", ".join(f"`{choice}`" for choice in field.metadata["choices"])

@@ -18,9 +18,11 @@ import koordlet.agent.ignored_flags
 import pytest
 from koord_service.settings import flag_of
 from koordctl.main import _parser
+from koordlet.agent.feature_gates import OF_PLUGINS
 
 from tests.docs.words import ROOT
 from tests.test_layout import COMPONENTS
+from tools.docs_site.reference.gates import GATES
 from tools.flag_tables import PROGRAMS
 
 # These call programs of others, by their flags.
@@ -128,6 +130,35 @@ def test_pages_name_commands_that_there_are(page: Path) -> None:
 def test_programs_in_blocks_of_code_have_their_flags(page: Path) -> None:
     lines = _shell(page.read_text(), *PROGRAMS)
     assert {flag for line in lines for flag in _FLAG.findall(line)} - FLAGS == set()
+
+
+def _named(pattern: str) -> set[tuple[str, str]]:
+    """Names that pages have in commands, each with its page."""
+    return {
+        (str(page.relative_to(ROOT)), name)
+        for page in PAGES
+        for name in re.findall(pattern, page.read_text(), re.MULTILINE)
+    }
+
+
+def test_pages_name_make_targets_that_there_are() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = _named(r"(?:^ *|`)make ([a-z][a-z-]*)")
+    assert {(page, name) for page, name in named if name not in targets} == set()
+
+
+def test_pages_name_files_of_deploy_that_there_are() -> None:
+    named = _named(r"(?<![\w-])(deploy/[a-z]+/[\w./-]*\w)(?=[\s`'\"]|$)")
+    assert named
+    assert {(page, path) for page, path in named if not (ROOT / path).exists()} == set()
+
+
+def test_pages_name_gates_that_there_are() -> None:
+    gates = {name for defaults in GATES.values() for name in defaults}
+    known = gates | {*OF_PLUGINS, "NAME"}
+    named = _named(r"(?<![\w.-])(?<!condition=)([A-Z]\w+)=(?:true|false)\b")
+    assert named
+    assert {(page, name) for page, name in named if name not in known} == set()
 
 
 def _shell(text: str, *programs: str) -> Iterator[str]:
