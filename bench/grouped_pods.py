@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from koordctl.errors import AskError
 from koordctl.koordlet_client import ADDRESS
-from koordctl.status_client import KOORDLET, AskError, ask
+from koordctl.status_client import KOORDLET, ask
 
 from tests.support.pod_cases import PodCase
 from tests.vm import managed, slices

@@ -7,15 +7,14 @@ import dataclasses
 
 from koord_model import duration
 
+from koordctl.output.documents import from_value
+from koordctl.output.result import CommandOutput
+
 DESCRIPTION = (
     "Replays a trace of recorded usage, predicts as koordlet does, and compares predictions with "
     "the usage that followed. A trace is CSV, gzipped or not, with the columns "
     "time,pod,priority,request_cpu,request_memory,cpu,memory (seconds, cores, bytes)."
 )
-
-
-class BacktestError(Exception):
-    """It cannot be done; the message is one line."""
 
 
 def _option(default: float, words: str, *, percent: bool = False) -> float:
@@ -66,3 +65,12 @@ def _seconds(word: str) -> float:
         return duration.seconds_or_number(word)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def run(arguments: argparse.Namespace) -> CommandOutput:
+    """Backtest. Raises UsageError, AskError."""
+    # Imported late: numpy costs a quarter of a second, which no other command needs.
+    from koordctl import predict_backtest
+
+    found = predict_backtest.run(arguments.trace, options(arguments))
+    return CommandOutput(from_value(found), predict_backtest.lines(found))

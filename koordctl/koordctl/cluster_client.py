@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from koordctl.status_client import AskError
+from koordctl.errors import AskError
 
 if TYPE_CHECKING:
     from koord_kube.client import Client
@@ -53,6 +52,8 @@ def ask_cluster(arguments: argparse.Namespace, question: Callable[[Client], Awai
         AskError: there is no cluster, or it does not answer so.
     """
     # Imported late: no other command needs an HTTP client, which costs a tenth of a second.
+    import asyncio
+
     from koord_kube.connect import ConnectError, connect
     from koord_kube.protocol.api import ApiError
 

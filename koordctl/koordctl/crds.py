@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-import yaml
-from koord_kube.definitions.catalogue import DEFINITIONS
-from koord_kube.protocol.resources import DEFINITIONS as KIND
-
-from koordctl import cluster_client
-from koordctl.columns import table
+from koordctl import cluster_client, manifests
+from koordctl.output.result import CommandOutput
+from koordctl.output.tables import table
 
 if TYPE_CHECKING:
     from koord_kube.client import Client
@@ -38,38 +34,33 @@ def add_install(parser: argparse.ArgumentParser) -> None:
     cluster_client.add_arguments(parser)
 
 
-def run_show(arguments: argparse.Namespace) -> Iterable[str]:
+def run_show(arguments: argparse.Namespace) -> CommandOutput:
     """All definitions, as YAML that ``kubectl apply`` takes, or as JSON."""
-    if arguments.json:
-        return [json.dumps(DEFINITIONS, indent=2)]
-    # Definitions share parts, which YAML would write once and refer to.
-    whole = json.loads(json.dumps(DEFINITIONS))
-    text = yaml.safe_dump_all(whole, sort_keys=False, allow_unicode=True)
-    return text.rstrip("\n").split("\n")
+    return manifests.report(_definitions())
 
 
-def run_install(arguments: argparse.Namespace) -> Iterable[str]:
+def run_install(arguments: argparse.Namespace) -> CommandOutput:
     """Create what is not there, update what is otherwise. Raises AskError."""
     dry = arguments.dry_run
 
     async def install(api: Client) -> list[tuple[str, InstallResult]]:
         return [
             (definition["metadata"]["name"], await _put(api, definition, dry))
-            for definition in DEFINITIONS
+            for definition in _definitions()
         ]
 
     done = cluster_client.ask_cluster(arguments, install)
-    if arguments.json:
-        return [json.dumps(dict(done), indent=2)]
     would = "would be " if dry else ""
     changes = (InstallResult.CREATED, InstallResult.UPDATED)
-    return table(
-        [(name, f"{would}{outcome}" if outcome in changes else outcome) for name, outcome in done]
-    )
+    rows = [
+        (name, f"{would}{outcome}" if outcome in changes else outcome) for name, outcome in done
+    ]
+    return CommandOutput(dict(done), [table(rows, has_header=False)])
 
 
 async def _put(api: Client, wanted: dict[str, Any], dry: bool) -> InstallResult:
     from koord_kube.protocol.api import NotFoundError
+    from koord_kube.protocol.resources import DEFINITIONS as KIND
 
     name = wanted["metadata"]["name"]
     try:
@@ -102,6 +93,13 @@ def is_same(there: Json, wanted: Json) -> bool:
 
 def versions_of(definition: Json) -> set[str]:
     return {version["name"] for version in definition["spec"]["versions"]}
+
+
+def _definitions() -> Sequence[dict[str, Any]]:
+    # Imported late: they are large, and no other command needs them.
+    from koord_kube.definitions.catalogue import DEFINITIONS
+
+    return DEFINITIONS
 
 
 def _annotations(wanted: Json) -> Json:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from koord_service.programs import needs_extra
 
 from koordctl import cluster_client, manifests, schedule
-from koordctl.columns import table
+from koordctl.errors import AskError
+from koordctl.output.result import CommandOutput
+from koordctl.output.tables import Block, table
 from koordctl.render import clean, count
-from koordctl.status_client import AskError
 
 DESCRIPTION = (
     "--plan shows the moves of pods that would make room for pods and gangs that wait, each node "
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     cluster_client.add_arguments(parser)
 
 
-def run(arguments: argparse.Namespace) -> Iterable[str]:
+def run(arguments: argparse.Namespace) -> CommandOutput:
     """Show the plan. Raises AskError."""
     config = (
         manifests.read_text(arguments.config).decode(errors="replace") if arguments.config else ""
@@ -66,12 +66,10 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
         found = planner.defrag_plan(cluster, time.time(), args, config)
     except ValueError as error:
         raise AskError(str(error)) from None
-    if arguments.json:
-        return [json.dumps(found, indent=2, ensure_ascii=False)]
-    return lines(found)
+    return CommandOutput(found, lines(found))
 
 
-def lines(found: Mapping[str, Any]) -> Iterator[str]:
+def lines(found: Mapping[str, Any]) -> Iterator[Block]:
     """The result for each job, the moves with their costs, and nodes before and after."""
     for job, note in found["notes"].items():
         yield _result(job, note)
@@ -84,9 +82,9 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
             (clean(move["pod"]), clean(move["from"]), clean(move["to"]), clean(move["reason"]))
             for move in moves
         ]
-        yield from table([("POD", "FROM", "TO", "REASON"), *rows], words=range(4))
+        yield table([("POD", "FROM", "TO", "REASON"), *rows], words=range(4))
         yield ""
-        yield from table([("NODE", "FREE BEFORE", "AFTER"), *map(_node, found["nodes"])])
+        yield table([("NODE", "FREE BEFORE", "AFTER"), *map(_node, found["nodes"])])
         yield ""
     steps = {(move["group"], move["arithmetic"]["gained"]): move["arithmetic"] for move in moves}
     price = sum(numbers["cost"] for numbers in steps.values())

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from koordctl import leader_client
 from koordctl.amounts import UNKNOWN
-from koordctl.columns import table
+from koordctl.errors import AskError
 from koordctl.leader_client import DESCHEDULER_LEADER, ask_leader
+from koordctl.output.documents import from_page
+from koordctl.output.result import CommandOutput
+from koordctl.output.tables import Block, table
 from koordctl.render import clean, count
-from koordctl.status_client import AskError
 
 Json = Mapping[str, Any]
 
@@ -40,19 +41,19 @@ def add_why(parser: argparse.ArgumentParser) -> None:
     add_arguments(parser)
 
 
-def run_plan(arguments: argparse.Namespace) -> Iterable[str]:
+def run_plan(arguments: argparse.Namespace) -> CommandOutput:
     """The next round, which is not carried out. Raises AskError."""
-    text, found = _ask(arguments, "/v1/plan")
-    return [text] if arguments.json else plan_lines(found, shows_all=arguments.all)
+    found = _ask(arguments, "/v1/plan")
+    return CommandOutput(found, plan_lines(found, shows_all=arguments.all))
 
 
-def run_why(arguments: argparse.Namespace) -> Iterable[str]:
+def run_why(arguments: argparse.Namespace) -> CommandOutput:
     """Explain why a pod was moved, or stays. Raises AskError."""
-    text, found = _ask(arguments, "/v1/why", {"pod": arguments.pod})
-    return [text] if arguments.json else why_lines(found)
+    found = _ask(arguments, "/v1/why", {"pod": arguments.pod})
+    return CommandOutput(found, why_lines(found))
 
 
-def plan_lines(found: Json, *, shows_all: bool = False) -> Iterator[str]:
+def plan_lines(found: Json, *, shows_all: bool = False) -> Iterator[Block]:
     """The moves of a round with their reasons, then the pods that stay."""
     if found.get("reason"):
         yield f"No round can be planned: {clean(found['reason'])}."
@@ -62,11 +63,11 @@ def plan_lines(found: Json, *, shows_all: bool = False) -> Iterator[str]:
     yield f"{count(len(moves), 'move')}, {count(refused, 'pod')} that would move and stay."
     if moves:
         yield ""
-        yield from table([_MOVES, *map(_move_row, moves)], words=range(5))
+        yield table([_MOVES, *map(_move_row, moves)], words=range(5))
     if refusals:
         shown = refusals if shows_all else refusals[:_MOST_REFUSALS]
         yield ""
-        yield from table([_STAYS, *map(_stay_row, shown)], words=range(5))
+        yield table([_STAYS, *map(_stay_row, shown)], words=range(5))
         if len(shown) < refused:
             more = refused - len(shown)
             rules = ", ".join(f"{rule} {number}" for rule, number in found["refused"].items())
@@ -77,7 +78,7 @@ def plan_lines(found: Json, *, shows_all: bool = False) -> Iterator[str]:
         yield f"{clean(about)}: {_plain(note)}"
 
 
-def why_lines(found: Json) -> Iterator[str]:
+def why_lines(found: Json) -> Iterator[Block]:
     """The state of a pod in the last round, and its last move."""
     pod, state = clean(found["pod"]), found["state"]
     if state == "stays":
@@ -102,12 +103,12 @@ def why_lines(found: Json) -> Iterator[str]:
         yield f"  PodMigrationJob {clean(job['name'])}{target}: {clean(state)}"
 
 
-def _move_lines(pod: str, move: Json, words: str) -> Iterator[str]:
+def _move_lines(pod: str, move: Json, words: str) -> Iterator[Block]:
     target = f" to {clean(move['to'])}" if move["to"] else ""
     yield f"{pod} {words} from {clean(move['from'])}{target}"
     yield f"  {clean(move['plugin'])}: {clean(move['reason'])}"
     rows = [(clean(name), _plain(value)) for name, value in move["arithmetic"].items()]
-    yield from (f"    {line}" for line in table(rows, words=(0, 1)))
+    yield table(rows, words=(0, 1), indent=4)
 
 
 def _move_row(move: Json) -> tuple[str, ...]:
@@ -127,12 +128,11 @@ def _plain(value: Any) -> str:
     return clean(f"{value:g}" if isinstance(value, float) else str(value))
 
 
-def _ask(
-    arguments: argparse.Namespace, page: str, query: Mapping[str, str] | None = None
-) -> tuple[str, Json]:
+def _ask(arguments: argparse.Namespace, page: str, query: Mapping[str, str] | None = None) -> Json:
     body = ask_leader(arguments, DESCHEDULER_LEADER, page, query or {})
     try:
-        return body.decode().rstrip("\n"), json.loads(body)
+        found: Json = from_page(body)
+        return found
     except ValueError as error:
         raise AskError(f"koord-descheduler's answer cannot be read: {error}") from None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,11 +14,12 @@ from koord_model.quantity import quantity_texts
 
 from koordctl import cluster_client, local_devices
 from koordctl.amounts import UNKNOWN
-from koordctl.columns import table
+from koordctl.errors import AskError
 from koordctl.koordlet_client import ADDRESS
+from koordctl.output.result import CommandOutput
+from koordctl.output.tables import Block, Styled, bad, good, table
 from koordctl.render import clean
 from koordctl.reservations import quantities
-from koordctl.status_client import AskError
 
 if TYPE_CHECKING:
     from koord_host.kernel_files.interface import FileTree
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     cluster_client.add_arguments(parser)
 
 
-def run(arguments: argparse.Namespace) -> Iterable[str]:
+def run(arguments: argparse.Namespace) -> CommandOutput:
     """The devices of the cluster, or of this node. Raises AskError."""
     if arguments.local:
         return _local(arguments)
@@ -75,9 +75,7 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
 
     found, pods, reservations = cluster_client.ask_cluster(arguments, question)
     shown = documents(found, pods, reservations)
-    if arguments.json:
-        return [json.dumps(shown, indent=2, ensure_ascii=False)]
-    return lines(shown)
+    return CommandOutput(shown, lines(shown))
 
 
 async def _device(api: Client, node: str) -> Json:
@@ -92,12 +90,10 @@ async def _device(api: Client, node: str) -> Json:
         raise AskError(f"{error}; {hint}") from None
 
 
-def _local(arguments: argparse.Namespace) -> Iterable[str]:
+def _local(arguments: argparse.Namespace) -> CommandOutput:
     tree: FileTree = arguments.kernel()
     found = local_devices.documents(arguments.device_files, tree, ADDRESS, time.time())
-    if arguments.json:
-        return [json.dumps(found, indent=2, ensure_ascii=False)]
-    return local_devices.lines(found)
+    return CommandOutput(found, local_devices.lines(found))
 
 
 def documents(
@@ -126,13 +122,13 @@ def documents(
     ]
 
 
-def lines(found: Sequence[Json]) -> Iterator[str]:
+def lines(found: Sequence[Json]) -> Iterator[Block]:
     """A line for each device."""
     shown = [_row(device) for device in found]
     if not shown:
         yield "No device found: koordlets report them with gates Accelerators and RDMADevices."
         return
-    yield from table([_HEADER, *shown])
+    yield table([_HEADER, *shown])
 
 
 def _row(device: Json) -> tuple[str, ...]:
@@ -145,13 +141,13 @@ def _row(device: Json) -> tuple[str, ...]:
         device["node"],
         device.get("type", UNKNOWN),
         device.get("minor", UNKNOWN),
-        "yes" if device.get("health") else _wrong(device),
+        good("yes") if device.get("health") else bad(clean(_wrong(device))),
         place.get("nodeID", UNKNOWN),
         place.get("pcieID") or UNKNOWN,
         _amounts(device.get("resources")),
         *(each or UNKNOWN for each in holders),
     )
-    return tuple(clean(str(cell)) for cell in cells)
+    return tuple(cell if isinstance(cell, Styled) else clean(str(cell)) for cell in cells)
 
 
 def _wrong(device: Json) -> str:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from koordctl import cluster_client
 from koordctl.amounts import UNKNOWN
-from koordctl.columns import table
+from koordctl.errors import AskError, UsageError
+from koordctl.output.result import CommandOutput
+from koordctl.output.tables import Block, table
 from koordctl.render import clean, count
-from koordctl.status_client import AskError
 
 if TYPE_CHECKING:
     from koord_kube.client import Client
@@ -58,19 +58,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     cluster_client.add_arguments(parser)
 
 
-def run(arguments: argparse.Namespace) -> Iterator[str]:
+def run(arguments: argparse.Namespace) -> CommandOutput:
     """The drain of a node, as asked. Raises AskError."""
     if (arguments.dry_run or arguments.reason or arguments.evict_directly) and not arguments.plan:
-        raise AskError("--dry-run, --evict-directly and --reason are for --plan")
+        raise UsageError("--dry-run, --evict-directly and --reason are for --plan")
     found = cluster_client.ask_cluster(arguments, lambda api: _ask(api, arguments))
-    if arguments.json:
-        yield json.dumps(found, indent=2, ensure_ascii=False)
-    else:
-        yield from lines(found)
-    phase = _status(found).get("phase", "")
+    phase, problem = _status(found).get("phase", ""), None
     if arguments.plan and phase in (*_UNPLANNED, "Blocked"):
         why = clean(str(_status(found).get("message") or "koord-descheduler has not seen it"))
-        raise AskError(f"there is no plan for node {arguments.node}: {why}")
+        problem = f"there is no plan for node {arguments.node}: {why}"
+    return CommandOutput(found, lines(found), problem)
 
 
 async def _ask(api: Client, arguments: argparse.Namespace) -> Json:
@@ -142,7 +139,7 @@ def _document(arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def lines(found: Json) -> Iterator[str]:
+def lines(found: Json) -> Iterator[Block]:
     """The state of a drain, and a line for each pod that is left."""
     spec, status = found.get("spec") or {}, _status(found)
     name, phase = found["metadata"]["name"], status.get("phase", "Pending")
@@ -161,7 +158,7 @@ def lines(found: Json) -> Iterator[str]:
     pods: Sequence[Json] = status.get("pods") or ()
     if pods:
         yield ""
-        yield from table([_HEADER, *map(_row, pods)], words=range(5))
+        yield table([_HEADER, *map(_row, pods)], words=range(5))
     if unlisted := status.get("unlistedPods"):
         yield f"… and {unlisted} more"
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from koord_model.times import from_rfc3339
 from koord_service.http_targets import with_query
 
 from koordctl.amounts import UNKNOWN
-from koordctl.columns import table
 from koordctl.koordlet_client import ask_koordlet
 from koordctl.koordlet_documents import EventRow, EventsDocument
+from koordctl.output.documents import from_page
+from koordctl.output.result import CommandOutput
+from koordctl.output.tables import Block, table
 from koordctl.render import clean
 
 _PAGE = 2048
@@ -38,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> Iterable[str]:
+def run(arguments: argparse.Namespace) -> CommandOutput:
     """The newest changes and decisions, the newest first.
 
     Raises:
@@ -46,20 +47,21 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
     """
     pod = arguments.pod or ""
     pages = list(_ask(arguments.address, arguments.n, pod))
-    if arguments.json:
-        return [_merged([json.loads(body) for body, _ in pages])]
-    return event_lines([event for _, page in pages for event in page.events], pod)
+    document = _merged([from_page(body, EventsDocument) for body, _ in pages])
+    return CommandOutput(
+        document, event_lines([event for _, page in pages for event in page.events], pod)
+    )
 
 
 def event_lines(
     events: Sequence[EventRow], pod: str = "", zone: datetime.tzinfo | None = None
-) -> Iterator[str]:
+) -> Iterator[Block]:
     """A line a change, decision or answer; ``zone`` is that of the times, None the machine's."""
     if not events:
         yield f"No events{f' of {clean(pod)}' if pod else ''}."
         return
     rows = [(_time(event.created_at, zone), _who(event), *_what(event)) for event in events]
-    yield from table([("TIME", "OBJECT", "WHAT", "CHANGE", "REASON"), *rows])
+    yield table([("TIME", "OBJECT", "WHAT", "CHANGE", "REASON"), *rows], name=1)
 
 
 def _ask(address: str, count: int, pod: str) -> Iterator[tuple[bytes, EventsDocument]]:
@@ -75,10 +77,10 @@ def _ask(address: str, count: int, pod: str) -> Iterator[tuple[bytes, EventsDocu
         more = bool(token) and count > 0
 
 
-def _merged(pages: Sequence[dict[str, Any]]) -> str:
+def _merged(pages: Sequence[dict[str, Any]]) -> Any:
     """Pages as one, with the token of the last."""
-    events = [event for page in pages for event in page["Events"]]
-    return json.dumps({**pages[-1], "Events": events}, indent=2, ensure_ascii=False)
+    events = [event for page in pages for event in page["events"]]
+    return {**pages[-1], "events": events}
 
 
 def _who(event: EventRow) -> str:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from koordctl import leader_client
 from koordctl.amounts import UNKNOWN
-from koordctl.columns import table
+from koordctl.errors import AskError
 from koordctl.leader_client import SCHEDULER_LEADER, ask_leader
+from koordctl.output.result import CommandOutput
+from koordctl.output.tables import Block, table
 from koordctl.render import clean
-from koordctl.status_client import AskError
+from koordctl.suggestions import near
 
 Json = Mapping[str, Any]
 
@@ -29,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     leader_client.add_arguments(parser, SCHEDULER_LEADER)
 
 
-def run(arguments: argparse.Namespace) -> Iterable[str]:
+def run(arguments: argparse.Namespace) -> CommandOutput:
     """The gangs that the leading scheduler knows. Raises AskError."""
     body = ask_leader(arguments, SCHEDULER_LEADER, _PAGE, {})
     try:
@@ -39,18 +41,17 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
     named = (arguments.gang, f"{arguments.gang}{_SUFFIX}")
     chosen = [gang for gang in found["gangs"] if not arguments.gang or gang["name"] in named]
     if arguments.gang and not chosen:
-        raise AskError(f"there is no gang {clean(arguments.gang)}")
-    if arguments.json:
-        return [json.dumps(chosen, indent=2, ensure_ascii=False)]
-    return lines(chosen)
+        names = [str(gang["name"]) for gang in found["gangs"]]
+        raise AskError(f"there is no gang {clean(arguments.gang)}{near(arguments.gang, names)}")
+    return CommandOutput(chosen, lines(chosen))
 
 
-def lines(found: list[Json]) -> Iterator[str]:
+def lines(found: list[Json]) -> Iterator[Block]:
     """A line for each."""
     if not found:
         yield "No gang found."
         return
-    yield from table([_HEADER, *map(_row, found)], words=(0, 5, 6, 7))
+    yield table([_HEADER, *map(_row, found)], words=(0, 5, 6, 7))
 
 
 def _row(gang: Json) -> tuple[str, ...]:

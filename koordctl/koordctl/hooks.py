@@ -11,23 +11,21 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 from koord_hooks.hook_files import DIRECTORY, REGISTERED, REMOVED
 
-from koordctl.columns import table
-from koordctl.proxy_documents import ProxyStatus, ask_proxy
+from koordctl.errors import AskError, UsageError
+from koordctl.output.documents import from_value
+from koordctl.output.result import CommandOutput
+from koordctl.output.tables import Block, bad, good, table
+from koordctl.proxy_documents import ProxyStatus, add_address, ask_proxy
 from koordctl.render import BREAKERS, clean
-from koordctl.status_client import AskError
+from koordctl.suggestions import near
 
 WAIT_SECONDS = 10.0
 """Time for the proxy to notice the change: it looks twice a second."""
 _PAUSE_SECONDS = 0.1
 
 _HEADER = ("HOOK SERVER", "POLICY", "BREAKER", "REGISTRATION")
-
-
-class HooksError(Exception):
-    """It cannot be done; the message is one line with the way out."""
 
 
 def add_remove(parser: argparse.ArgumentParser) -> None:
@@ -39,19 +37,20 @@ def add_remove(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="the proxy's --hook-config-path (default: %(default)s)",
     )
+    add_address(parser)
 
 
-def run_list(arguments: argparse.Namespace) -> Iterator[str]:
+def run_list(arguments: argparse.Namespace) -> CommandOutput:
     """The servers, and how their registrations are."""
     _, status = ask_proxy(arguments.address, "/healthz", ProxyStatus)
-    if arguments.json:
-        found = {"hook_servers": status.hook_servers, "registrations": status.registrations}
-        yield msgspec.json.format(msgspec.json.encode(found), indent=2).decode()
-        return
-    yield from lines(status)
+    document = {
+        "hookServers": from_value(status.hook_servers),
+        "registrations": status.registrations,
+    }
+    return CommandOutput(document, lines(status))
 
 
-def lines(status: ProxyStatus) -> Iterator[str]:
+def lines(status: ProxyStatus) -> Iterator[Block]:
     """Output of ``koordctl hooks list``."""
     named = {server.name for server in status.hook_servers}
     rows = [
@@ -59,38 +58,42 @@ def lines(status: ProxyStatus) -> Iterator[str]:
             clean(server.name),
             clean(server.policy),
             BREAKERS.get(server.breaker, clean(server.breaker)),
-            clean(status.registrations.get(server.name, "ok")),
+            bad(clean(status.registrations[server.name]))
+            if server.name in status.registrations
+            else good("ok"),
         )
         for server in status.hook_servers
     ]
     rows += [
-        (clean(name), "–", "–", clean(problem))
+        (clean(name), "–", "–", bad(clean(problem)))
         for name, problem in sorted(status.registrations.items())
         if name not in named
     ]
     if rows:
-        yield from table((_HEADER, *rows))
+        yield table((_HEADER, *rows))
     else:
         yield "No hook server is registered."
 
 
-def run_remove(arguments: argparse.Namespace) -> Iterator[str]:
+def run_remove(arguments: argparse.Namespace) -> CommandOutput:
     """Deregister one, and wait until the proxy has taken that in."""
     name, address = arguments.name, arguments.address
     directory = Path(arguments.hook_config_path)
-    if not name.isprintable() or name.startswith(".") or Path(name).name != name:
-        raise HooksError(f'"{clean(name)}" is not a name of a hook server')
+    if not name or not name.isprintable() or name.startswith(".") or Path(name).name != name:
+        raise UsageError(f'"{clean(name)}" is not a name of a hook server')
     known = _known(address)
     if known is not None and name not in known and not _file(directory, name).exists():
-        there = ", ".join(sorted(known)) or "none"
-        raise HooksError(f'no hook server "{name}"; registered: {there}')
+        raise AskError(f'no hook server "{name}"{near(name, known)}')
     _mark(directory, name)
+    message = f"{name} is deregistered"
     if known is None:
-        yield f"{name} is deregistered. koord-runtime-proxy does not answer at {address}: "
-        yield "it will notice when it starts."
+        message += (
+            f". koord-runtime-proxy does not answer at {address}: it will notice when it starts."
+        )
     else:
         _wait_until_gone(address, directory, name)
-        yield f"{name} is deregistered: it gets no more calls until it registers again."
+        message += ": it gets no more calls until it registers again."
+    return CommandOutput({"hookServer": name, "message": message}, [message])
 
 
 def _mark(directory: Path, name: str) -> None:
@@ -102,7 +105,7 @@ def _mark(directory: Path, name: str) -> None:
         except FileNotFoundError:
             mark.touch()
     except OSError as error:
-        raise HooksError(
+        raise AskError(
             f"{mark}: {error.strerror}; this needs root, and the proxy's --hook-config-path"
         ) from None
 
@@ -111,7 +114,7 @@ def _wait_until_gone(address: str, directory: Path, name: str) -> None:
     end = time.monotonic() + WAIT_SECONDS
     while name in (_known(address) or ()):
         if time.monotonic() > end:
-            raise HooksError(
+            raise AskError(
                 f"koord-runtime-proxy still expects {name}; is {directory} its --hook-config-path?"
             )
         time.sleep(_PAUSE_SECONDS)

@@ -481,3 +481,5 @@ class KoordletStatus(msgspec.Struct, frozen=True):
     version: str
     health: HealthRow = HealthRow()
     hooks: HooksRow = HooksRow()
+    started_at: float | None = None
+    mode: str = ""

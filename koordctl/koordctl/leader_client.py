@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from koord_service.http_targets import with_query
 
 from koordctl import cluster_client
+from koordctl.errors import AskError
 from koordctl.status_client import (
     DESCHEDULER,
     MANAGER,
     SCHEDULER,
-    AskError,
     StatusEndpoint,
     ask,
 )
@@ -64,7 +64,7 @@ def ask_leader(
     """The body of a page of the leader.
 
     Raises:
-        AddressError: the address is not valid.
+        UsageError: the address is not valid.
         AskError: nobody leads, or there is no answer.
     """
     if arguments.address:

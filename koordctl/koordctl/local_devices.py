@@ -18,12 +18,12 @@ from koord_model.times import from_rfc3339
 from koord_service.http_targets import with_query
 
 from koordctl.amounts import UNKNOWN
-from koordctl.columns import table
+from koordctl.errors import AskError
 from koordctl.koordlet_client import ask_koordlet
 from koordctl.koordlet_documents import SeriesDocument
+from koordctl.output.tables import Block, table
 from koordctl.render import clean
 from koordctl.reservations import quantities
-from koordctl.status_client import AskError
 
 DIRECTORY = "/var/run/koordlet/xpu-device-infos"
 _HEADER = ("VENDOR", "MINOR", "MODEL", "HAS", "HEALTHY", "NUMA", "PCIE", "BUS", "LINKS", "PODS")
@@ -41,22 +41,23 @@ def documents(directory: str, tree: FileTree, address: str, now: float) -> list[
     users = _users(address)
     found = [
         {**device, "pods": sorted(users.get(str(device.get("uuid")), ()))}
-        for device in _described(directory, now)
+        for device in described(directory, now)
     ]
     rdma, _ = RDMAReader(tree).read()
     return [*found, *map(_rdma, rdma.devices)]
 
 
-def lines(found: Iterable[Json]) -> Iterator[str]:
+def lines(found: Iterable[Json]) -> Iterator[Block]:
     """A line for each device."""
     rows = [_row(device) for device in found]
     if not rows:
         yield f"No device found: koord-device-daemon describes them in {DIRECTORY}."
         return
-    yield from table([_HEADER, *rows])
+    yield table([_HEADER, *rows])
 
 
-def _described(directory: str, now: float) -> Iterator[Json]:
+def described(directory: str, now: float) -> Iterator[Json]:
+    """Devices of the files in a directory, as koordlet takes them. Raises AskError."""
     try:
         files = sorted(path for path in Path(directory).iterdir() if path.is_file())
     except FileNotFoundError:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,19 @@ import msgspec
 from koord_model.excerpt import excerpt
 from koord_model.yaml_documents import yaml_documents
 
-from koordctl.status_client import AskError
+from koordctl.errors import AskError
+from koordctl.output.documents import as_yaml
+from koordctl.output.result import CommandOutput
 
 Manifest = Mapping[str, Any]
 
 _LIST = "List"
+
+
+def report(objects: Sequence[Manifest]) -> CommandOutput:
+    """Objects as a command shows them: YAML that kubectl applies, or a List of them."""
+    blocks = chain.from_iterable(("---", *as_yaml(each).split("\n")) for each in objects)
+    return CommandOutput({"apiVersion": "v1", "kind": _LIST, "items": [*objects]}, list(blocks)[1:])
 
 
 def read_text(path: str) -> bytes:

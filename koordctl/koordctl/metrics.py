@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from koord_service.http_targets import with_query
 
 from koordctl.amounts import formatter, sparkline
-from koordctl.columns import table
 from koordctl.koordlet_client import ask_koordlet
 from koordctl.koordlet_documents import MetricKindsDocument, SeriesDocument, SeriesRow
+from koordctl.output.documents import from_page
+from koordctl.output.result import CommandOutput
+from koordctl.output.tables import Block, table
 from koordctl.render import clean
 
 _CURVE = 40
@@ -42,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run_query(arguments: argparse.Namespace) -> Iterable[str]:
+def run_query(arguments: argparse.Namespace) -> CommandOutput:
     """The aggregates of each series, and its curve.
 
     Raises:
@@ -57,20 +59,20 @@ def run_query(arguments: argparse.Namespace) -> Iterable[str]:
     ]
     page = with_query("/v1/metrics/query", parameters)
     body, found = ask_koordlet(arguments.address, page, SeriesDocument)
-    return [body.decode().rstrip("\n")] if arguments.json else query_lines(found)
+    return CommandOutput(from_page(body, SeriesDocument), query_lines(found))
 
 
-def run_kinds(arguments: argparse.Namespace) -> Iterable[str]:
+def run_kinds(arguments: argparse.Namespace) -> CommandOutput:
     """List the kinds of metrics.
 
     Raises:
         AskError: koordlet does not answer, or not this.
     """
     body, found = ask_koordlet(arguments.address, "/v1/metrics/kinds", MetricKindsDocument)
-    return [body.decode().rstrip("\n")] if arguments.json else kind_lines(found)
+    return CommandOutput(from_page(body, MetricKindsDocument), kind_lines(found))
 
 
-def query_lines(found: SeriesDocument) -> Iterator[str]:
+def query_lines(found: SeriesDocument) -> Iterator[Block]:
     """A line a series; each curve goes from 0 to its own greatest value."""
     if not found.series:
         yield f"{clean(found.kind)}: nothing measured in the last {found.window_seconds:g} s."
@@ -78,18 +80,18 @@ def query_lines(found: SeriesDocument) -> Iterator[str]:
     names = list(found.series[0].values)
     header = ("SERIES", *(name.upper() for name in names), f"OVER {_span(found.window_seconds)}")
     rows = sorted(_row(series, names, found.unit) for series in found.series)
-    yield from table([header, *rows], words=(0, len(header) - 1))
+    yield table([header, *rows], words=(0, len(header) - 1))
     if found.left_out:
         yield f"{found.left_out} more series not shown; give LABEL=VALUE to select some."
 
 
-def kind_lines(found: MetricKindsDocument) -> Iterator[str]:
+def kind_lines(found: MetricKindsDocument) -> Iterator[Block]:
     """A line a kind."""
     rows = [
         (clean(kind.name), clean(kind.unit), clean(kind.meaning), clean(", ".join(kind.labels)))
         for kind in found.kinds
     ]
-    yield from table([("KIND", "UNIT", "MEANING", "LABELS"), *rows], words=(0, 1, 2, 3))
+    yield table([("KIND", "UNIT", "MEANING", "LABELS"), *rows], words=(0, 1, 2, 3))
 
 
 def _row(curve: SeriesRow, names: Sequence[str], unit: str) -> tuple[str, ...]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from koord_model.duration import written
@@ -13,7 +12,8 @@ from koord_model.times import from_rfc3339
 
 from koordctl import cluster_client
 from koordctl.amounts import UNKNOWN
-from koordctl.columns import table
+from koordctl.output.result import CommandOutput
+from koordctl.output.tables import Block, table
 from koordctl.render import clean
 
 Json = Mapping[str, Any]
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     cluster_client.add_arguments(parser)
 
 
-def run(arguments: argparse.Namespace) -> Iterable[str]:
+def run(arguments: argparse.Namespace) -> CommandOutput:
     """The jobs, the newest first. Raises AskError."""
     from koord_kube.protocol.resources import POD_MIGRATION_JOBS
 
@@ -43,17 +43,15 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
     )
     chosen = [job for job in found if _is_chosen(job, arguments)]
     chosen.sort(key=lambda job: (_created(job), str(_meta(job).get("name"))), reverse=True)
-    if arguments.json:
-        return [json.dumps(chosen, indent=2, ensure_ascii=False)]
-    return lines(chosen, arguments.clock)
+    return CommandOutput(chosen, lines(chosen, arguments.clock))
 
 
-def lines(jobs: Sequence[Json], clock: Callable[[], float]) -> Iterator[str]:
+def lines(jobs: Sequence[Json], clock: Callable[[], float]) -> Iterator[Block]:
     """A line for each."""
     if not jobs:
         yield "No migration found."
         return
-    yield from table([_HEADER, *(_row(job, clock()) for job in jobs)])
+    yield table([_HEADER, *(_row(job, clock()) for job in jobs)])
 
 
 def _is_chosen(job: Json, arguments: argparse.Namespace) -> bool:

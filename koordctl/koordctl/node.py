@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import datetime
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from koordctl.amounts import UNKNOWN, cores, memory, share
-from koordctl.columns import table
 from koordctl.koordlet_client import ask_koordlet
 from koordctl.koordlet_documents import (
     CollectorRow,
@@ -18,23 +17,26 @@ from koordctl.koordlet_documents import (
     ReportRow,
     StateRow,
 )
+from koordctl.output.documents import from_page
+from koordctl.output.result import CommandOutput
+from koordctl.output.tables import Block, table
 from koordctl.render import clean, count
 from koordctl.top import psi_words
 
 _ON = {True: "on", False: "off"}
 
 
-def run(arguments: argparse.Namespace) -> Iterable[str]:
+def run(arguments: argparse.Namespace) -> CommandOutput:
     """Run ``koordctl node``.
 
     Raises:
         AskError: koordlet does not answer, or with something else.
     """
     body, node = ask_koordlet(arguments.address, "/v1/node", NodeDocument)
-    return [body.decode().rstrip("\n")] if arguments.json else node_lines(node)
+    return CommandOutput(from_page(body, NodeDocument), node_lines(node))
 
 
-def node_lines(node: NodeDocument, zone: datetime.tzinfo | None = None) -> Iterator[str]:
+def node_lines(node: NodeDocument, zone: datetime.tzinfo | None = None) -> Iterator[Block]:
     """The machine, its use, the metric cache, states, reports, jobs and collectors."""
     when = datetime.datetime.fromtimestamp(node.at, datetime.UTC).astimezone(zone)
     release = f", koordlet {clean(node.version)}" if node.version else ""
@@ -57,20 +59,20 @@ def node_lines(node: NodeDocument, zone: datetime.tzinfo | None = None) -> Itera
             )
             for zone in node.numa
         ]
-        yield from table([("NUMA", "CPUS", "USED", "%", "MEMORY", "TOTAL", "%"), *rows], words=(0,))
+        yield table([("NUMA", "CPUS", "USED", "%", "MEMORY", "TOTAL", "%"), *rows], words=(0,))
     if node.states:
         yield ""
         states = [_state(name, state) for name, state in node.states.items()]
-        yield from table([("STATE", "AGE", "PROBLEM"), *states], words=(0, 2))
+        yield table([("STATE", "AGE", "PROBLEM"), *states], words=(0, 2))
     if node.reports:
         yield ""
         header = ("REPORT", "CHANNEL", "AGE", "SENT", "FAILED", "PROBLEM")
         reports = [_report(name, report) for name, report in node.reports.items()]
-        yield from table([header, *reports], words=(0, 1, 5))
+        yield table([header, *reports], words=(0, 1, 5))
     if node.jobs:
         yield ""
         jobs = [_job(job) for job in node.jobs]
-        yield from table(
+        yield table(
             [("JOB", "STATE", "AGE", "DEADLINE", "TARGET", "OWNER"), *jobs], words=(0, 1, 4, 5)
         )
     yield ""
@@ -79,10 +81,10 @@ def node_lines(node: NodeDocument, zone: datetime.tzinfo | None = None) -> Itera
         return
     header = ("COLLECTOR", "STATE", "INTERVAL", "DURATION", "SAMPLES", "REASON")
     collectors = [_collector(collector) for collector in node.collectors]
-    yield from table([header, *collectors], words=(0, 1, 5))
+    yield table([header, *collectors], words=(0, 1, 5))
 
 
-def _usage(node: NodeDocument) -> Iterator[str]:
+def _usage(node: NodeDocument) -> Iterator[Block]:
     whole, usage, cache = node.capacity, node.usage, node.cache
     if node.machine is not None:
         yield f"machine   {_machine(node.machine, whole.cpu)}"

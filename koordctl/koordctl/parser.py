@@ -5,31 +5,31 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from typing import NoReturn
 
 from koord_service.terminal import exit_with
 
+from koordctl.suggestions import did_you_mean
+
 _CHOICE = re.compile(r"(?s)^argument (?:\S+ )?.*?invalid choice: '(.*?)' \(choose from (.*)\)$")
 _NAME = re.compile(r"[\w.-]+")
 _UNKNOWN = re.compile(r"^unrecognized arguments: (--[\w-]+)")
-_MOST, _ALIKE = 2, 0.66
 
 
 class CommandParser(argparse.ArgumentParser):
     """Prints what is wrong as one line, and exits with 2."""
 
     def error(self, message: str) -> NoReturn:
-        hint = did_you_mean(message, flags(self))
+        hint = _hint(message, flags(self))
         exit_with(self.prog.partition(" ")[0], 2, f"{message}{hint} (see {self.prog} --help)")
 
 
-def did_you_mean(message: str, known: Iterable[str]) -> str:
+def _hint(message: str, known: Iterable[str]) -> str:
     """Names like the one that an error is about; "" if it is about none, or none is like it."""
     if choice := _CHOICE.match(message):
-        return _hint(choice[1], _NAME.findall(choice[2]))
+        return did_you_mean(choice[1], _NAME.findall(choice[2]))
     if unknown := _UNKNOWN.match(message):
-        return _hint(unknown[1], known)
+        return did_you_mean(unknown[1], known)
     return ""
 
 
@@ -40,8 +40,3 @@ def flags(parser: argparse.ArgumentParser) -> Iterator[str]:
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for below in action.choices.values():
                 yield from flags(below)
-
-
-def _hint(name: str, known: Iterable[str]) -> str:
-    near = get_close_matches(name, sorted({*known}), _MOST, _ALIKE)
-    return f"; did you mean {' or '.join(near)}?" if near else ""

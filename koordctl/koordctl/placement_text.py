@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator, Sequence
 
-from koordctl.columns import table
+from koordctl.output.tables import Block, indented, table
 from koordctl.render import clean, count, span, time_text
 from koordctl.scheduler_documents import (
     DiagnosisRow,
@@ -24,7 +24,7 @@ _STATES = {
 }
 
 
-def waiting_lines(found: PlacementDocument, zone: datetime.tzinfo | None = None) -> Iterator[str]:
+def waiting_lines(found: PlacementDocument, zone: datetime.tzinfo | None = None) -> Iterator[Block]:
     """Explain why a pod waits; ``zone`` is that of the times, None the machine's."""
     state, pod = clean(found.state), clean(found.pod)
     if found.reason:
@@ -35,7 +35,7 @@ def waiting_lines(found: PlacementDocument, zone: datetime.tzinfo | None = None)
         return
     because = f": {_STATES[state]}" if state in _STATES else ""
     yield f"{pod} is {state}{because}"
-    yield from (f"  {line}" for line in table(_details(found, zone)))
+    yield table(_details(found, zone), indent=2, has_header=False)
     if found.gang is not None:
         yield ""
         yield from _gang_lines(found.gang)
@@ -48,10 +48,10 @@ def waiting_lines(found: PlacementDocument, zone: datetime.tzinfo | None = None)
     if found.best:
         yield ""
         yield "Best nodes now"
-        yield from _indented(score_lines(found.best))
+        yield from indented(score_lines(found.best))
 
 
-def _gang_lines(found: GangRow) -> Iterator[str]:
+def _gang_lines(found: GangRow) -> Iterator[Block]:
     """Describe the missing members of a pod's gang."""
     if found.policy:
         yield f"Its gang asks for: {clean(found.policy)}"
@@ -67,7 +67,7 @@ def _gang_lines(found: GangRow) -> Iterator[str]:
     yield f"{found.fitted} of {found.waiting} fit; the first that does not is {failed}:"
 
 
-def scheduled_lines(found: PlacementDocument) -> Iterator[str]:
+def scheduled_lines(found: PlacementDocument) -> Iterator[Block]:
     """Describe the scheduler's present opinion of the node that a pod has."""
     pod, node = clean(found.pod), clean(found.node)
     if found.reason:
@@ -85,19 +85,19 @@ def scheduled_lines(found: PlacementDocument) -> Iterator[str]:
         plugins = ", ".join(map(clean, found.rejected_by))
         yield f"The pod would not fit there now, because of {plugins}."
     yield f"Placed again now, it would fit on {found.feasible} of {count(found.nodes, 'node')}:"
-    yield from _indented(score_lines(found.best, found.node))
+    yield from indented(score_lines(found.best, found.node))
 
 
-def placement_lines(found: PlacementDocument, recorded: str = "") -> Iterator[str]:
+def placement_lines(found: PlacementDocument, recorded: str = "") -> Iterator[Block]:
     """Explain a pod's node, or its lack; ``recorded`` is the node that it got then."""
     if found.state != "placed":
         yield from waiting_lines(found)
         return
     yield f"{clean(found.pod)} on {clean(found.node)}"
-    yield from _indented(score_lines(found.best, recorded, "recorded"))
+    yield from indented(score_lines(found.best, recorded, "recorded"))
 
 
-def quota_lines(found: QuotaRefusalRow) -> Iterator[str]:
+def quota_lines(found: QuotaRefusalRow) -> Iterator[Block]:
     """Describe the resources that a quota lacks, and their holders."""
     limit = "its min, for pods that may not be preempted" if found.non_preemptible else "its limit"
     above = f", above {clean(found.path[-1])}" if len(found.path) > 1 else ""
@@ -112,14 +112,14 @@ def quota_lines(found: QuotaRefusalRow) -> Iterator[str]:
         )
         for name, lack in sorted(found.lacks.items())
     ]
-    yield from _indented(table([header, *rows], words=(0,)))
+    yield table([header, *rows], words=(0,), indent=2)
     for who, listed in (("held by", found.holders), ("borrowed by", found.borrowers)):
         if listed:
             shown = ", ".join(f"{clean(name)} {clean(value)}" for name, value in listed.items())
             yield f"  {clean(found.resource)}, {who}: {shown}"
 
 
-def diagnosis_lines(found: DiagnosisRow, held_nodes: int = 0) -> Iterator[str]:
+def diagnosis_lines(found: DiagnosisRow, held_nodes: int = 0) -> Iterator[Block]:
     """Describe the plugins that reject nodes, their reasons, and the nearest nodes."""
     yield f"It fits on {found.feasible} of {count(found.nodes, 'node')}{_held(held_nodes)}"
     if found.plugins:
@@ -127,20 +127,20 @@ def diagnosis_lines(found: DiagnosisRow, held_nodes: int = 0) -> Iterator[str]:
             (clean(plugin.plugin), str(plugin.nodes), str(plugin.alone)) for plugin in found.plugins
         ]
         header = ("REJECTED BY", "NODES", "BY IT ALONE")
-        yield from _indented(table([header, *rows], words=(0,)))
+        yield table([header, *rows], words=(0,), indent=2)
     if found.feasible:
         return
     if found.reasons:
         yield ""
         ordered = sorted(found.reasons.items(), key=lambda reason: (-reason[1], reason[0]))
         reasons = [(clean(reason), str(nodes)) for reason, nodes in ordered]
-        yield from _indented(table([("FIRST REASON", "NODES"), *reasons], words=(0,)))
+        yield table([("FIRST REASON", "NODES"), *reasons], words=(0,), indent=2)
     else:
         yield f"  {clean(found.message)}"
     if found.nearest:
         yield ""
         yield "Nearest"
-        yield from _indented(map(_near_miss, found.nearest))
+        yield from indented(map(_near_miss, found.nearest))
     if found.wakes_on:
         yield ""
         yield "It may fit after"
@@ -150,15 +150,18 @@ def diagnosis_lines(found: DiagnosisRow, held_nodes: int = 0) -> Iterator[str]:
 
 def score_lines(
     best: Sequence[NodeScoresRow], own: str = "", mark: str = "its node"
-) -> Iterator[str]:
+) -> Iterator[Block]:
     """Nodes by rank, and below each other what plugins give them; the node ``own`` is marked."""
     if not best:
         return
-    rows = [(str(place.rank), clean(place.node), str(place.total)) for place in best]
-    for line, place in zip(
-        table([("RANK", "NODE", "SCORE"), *rows], words=(1,)), (None, *best), strict=True
-    ):
-        yield f"{line}  {mark}" if place is not None and place.node == own else line
+    rows = [
+        (
+            *(str(place.rank), clean(place.node), str(place.total)),
+            mark if place.node == own else "",
+        )
+        for place in best
+    ]
+    yield table([("RANK", "NODE", "SCORE", ""), *rows], words=(1, 3))
     # A plugin that gives none of them anything does not tell them apart.
     scored = (plugin for place in best for plugin, score in place.by_plugin.items() if score)
     plugins = list(dict.fromkeys(scored))
@@ -168,7 +171,7 @@ def score_lines(
         for plugin in plugins
     ]
     yield ""
-    yield from table([ranks, *scores], words=(0,))
+    yield table([ranks, *scores], words=(0,))
 
 
 def _details(found: PlacementDocument, zone: datetime.tzinfo | None) -> list[tuple[str, str]]:
@@ -202,7 +205,3 @@ def _near_miss(found: NearMissRow) -> str:
     parts = (f"lacks {lacks}" if lacks else "", f"is rejected by {plugins}" if plugins else "")
     said = " ".join((clean(found.node), " and ".join(filter(None, parts)))).rstrip()
     return f"{said}: {', '.join(map(clean, found.notes))}" if found.notes else said
-
-
-def _indented(lines: Iterator[str]) -> Iterator[str]:
-    return (f"  {line}" if line else "" for line in lines)

@@ -9,14 +9,14 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 from koord_prediction.backtest import Backtest, Score, backtest
 from koord_prediction.models import Models
 from koord_prediction.peak import PeakPolicy
 from koord_prediction.trace import Trace, parse
 
-from koordctl.backtest_options import BacktestError, BacktestOptions
-from koordctl.columns import table
+from koordctl.backtest_options import BacktestOptions
+from koordctl.errors import AskError, UsageError
+from koordctl.output.tables import Block, table
 
 MOST_BYTES = 1 << 30
 """Of a trace, unpacked."""
@@ -29,7 +29,7 @@ def run(path: str, options: BacktestOptions) -> Backtest:
     """Backtest the trace at ``path``; "" for the synthetic one that comes with koordctl.
 
     Raises:
-        BacktestError: the file cannot be read, is not a trace, or is too short; or an option
+        AskError: the file cannot be read, is not a trace, or is too short; or an option
             cannot be.
     """
     _check(options)
@@ -44,14 +44,14 @@ def run(path: str, options: BacktestOptions) -> Backtest:
     try:
         return backtest(trace, models, rules, options.horizon, options.cold_start_duration)
     except ValueError as error:
-        raise BacktestError(f"{path or 'the synthetic trace'}: {error}") from None
+        raise AskError(f"{path or 'the synthetic trace'}: {error}") from None
 
 
 def read(path: str) -> Trace:
     """A trace from a file of CSV, gzipped or not.
 
     Raises:
-        BacktestError: it cannot be read, or is not a trace.
+        AskError: it cannot be read, or is not a trace.
     """
     name = path or "the synthetic trace"
     try:
@@ -59,12 +59,12 @@ def read(path: str) -> Trace:
         text = _unpacked(packed).decode()
         return parse(io.StringIO(text, newline=""))
     except OSError as error:
-        raise BacktestError(f"{name}: {error.strerror or error}") from None
+        raise AskError(f"{name}: {error.strerror or error}") from None
     except (ValueError, EOFError, zlib.error) as error:
-        raise BacktestError(f"{name}: {error}") from None
+        raise AskError(f"{name}: {error}") from None
 
 
-def lines(found: Backtest) -> Iterator[str]:
+def lines(found: Backtest) -> Iterator[Block]:
     """Results for people."""
     yield (
         f"{found.steps} steps of {_time(found.step)}, {found.pods} pods. Evaluated: "
@@ -83,28 +83,21 @@ def lines(found: Backtest) -> Iterator[str]:
         yield f"{title} (actual peak: {mean:.4g} on average)"
         header = ("", "TOO LOW", "BELOW P99", "MEAN SHORTFALL", "WORST SHORTFALL", "MEAN EXCESS")
         rows = [header, *(_row(method, score, unit) for method, score in scores.items())]
-        yield from table(rows, words=(0,))
-
-
-def as_json(found: Backtest) -> str:
-    """Results for programs: names as in ``koord_prediction.backtest``; cores, bytes."""
-    return msgspec.json.format(msgspec.json.encode(found), indent=2).decode()
+        yield table(rows, words=(0,))
 
 
 def _check(options: BacktestOptions) -> None:
     for name in ("horizon", "cpu_histogram_decay_halflife", "memory_histogram_decay_halflife"):
         if getattr(options, name) <= 0:
-            raise BacktestError(
-                f"{_flag(name)} is {getattr(options, name):g}; expected more than 0"
-            )
+            raise UsageError(f"{_flag(name)} is {getattr(options, name):g}; expected more than 0")
     for name in ("percentile_cpu", "percentile_memory"):
         if not 0 < getattr(options, name) <= 100:
-            raise BacktestError(
+            raise UsageError(
                 f"{_flag(name)} is {getattr(options, name):g}; expected more than 0, up to 100"
             )
     for name in ("cold_start_duration", "safety_margin_percent"):
         if getattr(options, name) < 0:
-            raise BacktestError(f"{_flag(name)} is {getattr(options, name):g}; expected 0 or more")
+            raise UsageError(f"{_flag(name)} is {getattr(options, name):g}; expected 0 or more")
 
 
 def _flag(name: str) -> str:

@@ -7,11 +7,12 @@ import datetime
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from koordctl.amounts import UNKNOWN, cores, memory
-from koordctl.columns import table
 from koordctl.koordlet_client import ask_koordlet
 from koordctl.koordlet_documents import PodModel, PredictionsDocument, PredictorRow
+from koordctl.output.result import CommandOutput
+from koordctl.output.tables import Block, table
 from koordctl.render import clean, count
-from koordctl.top import json_of, pod_count
+from koordctl.top import document_of, pod_count
 
 _NAMES = ("p60", "p90", "p95", "p98", "max")
 _TITLES = tuple(name.upper() for name in _NAMES)
@@ -28,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> Iterable[str]:
+def run(arguments: argparse.Namespace) -> CommandOutput:
     """Run ``koordctl predict show``.
 
     Raises:
@@ -36,9 +37,8 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
     """
     body, found = ask_koordlet(arguments.address, "/v1/predictions", PredictionsDocument)
     pods = by_cpu(found.pods)[: arguments.count]
-    if arguments.json:
-        return [json_of(body, (pod.uid for pod in pods))]
-    return [*head_lines(found), *pod_lines(pods)]
+    document = document_of(body, PredictionsDocument, (pod.uid for pod in pods))
+    return CommandOutput(document, [*head_lines(found), *pod_lines(pods)])
 
 
 def by_cpu(pods: Iterable[PodModel]) -> list[PodModel]:
@@ -46,20 +46,20 @@ def by_cpu(pods: Iterable[PodModel]) -> list[PodModel]:
     return sorted(pods, key=lambda pod: (-pod.cpu.get("p95", -1.0), pod.namespace, pod.name))
 
 
-def head_lines(found: PredictionsDocument, zone: datetime.tzinfo | None = None) -> Iterator[str]:
+def head_lines(found: PredictionsDocument, zone: datetime.tzinfo | None = None) -> Iterator[Block]:
     """Describe the prediction, and the node's models."""
     when = datetime.datetime.fromtimestamp(found.at, datetime.UTC).astimezone(zone)
     yield f"{clean(found.node) or 'this node'}  {when:%H:%M:%S}  {_training(found)}"
     if found.predictors:
         yield ""
         said = [_said(name, predictor) for name, predictor in found.predictors.items()]
-        yield from table([_PREDICTOR_HEADER, *said], words=(0,))
+        yield table([_PREDICTOR_HEADER, *said], words=(0,))
     if found.models:
         yield ""
         rows = [
             (clean(model.item), *_cpu(model.cpu), *_memory(model.memory)) for model in found.models
         ]
-        yield from table([_MODEL_HEADER, *rows], words=(0,))
+        yield table([_MODEL_HEADER, *rows], words=(0,))
     cold = sum(pod.cold for pod in found.pods)
     if cold:
         yield ""
@@ -69,7 +69,7 @@ def head_lines(found: PredictionsDocument, zone: datetime.tzinfo | None = None) 
         )
 
 
-def pod_lines(pods: Sequence[PodModel]) -> Iterator[str]:
+def pod_lines(pods: Sequence[PodModel]) -> Iterator[Block]:
     """The pods' CPU, then their memory."""
     yield ""
     if not pods:
@@ -82,7 +82,7 @@ def pod_lines(pods: Sequence[PodModel]) -> Iterator[str]:
     yield from _table(pods, [(memory(pod.memory_request), *_memory(pod.memory)) for pod in pods])
 
 
-def _table(pods: Sequence[PodModel], amounts: Sequence[tuple[str, ...]]) -> Iterator[str]:
+def _table(pods: Sequence[PodModel], amounts: Sequence[tuple[str, ...]]) -> Iterator[Block]:
     rows = [
         (
             f"{clean(pod.namespace)}/{clean(pod.name)}",
@@ -92,7 +92,7 @@ def _table(pods: Sequence[PodModel], amounts: Sequence[tuple[str, ...]]) -> Iter
         )
         for pod, cells in zip(pods, amounts, strict=True)
     ]
-    yield from table([_POD_HEADER, *rows], words=(0, 1, len(_POD_HEADER) - 1))
+    yield table([_POD_HEADER, *rows], words=(0, 1, len(_POD_HEADER) - 1))
 
 
 def _training(found: PredictionsDocument) -> str:

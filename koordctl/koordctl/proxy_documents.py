@@ -6,13 +6,18 @@ says beyond this is passed over.
 
 from __future__ import annotations
 
+import argparse
 from typing import TypeVar
 
 import msgspec
 
-from koordctl.status_client import AskError, ask
+from koordctl.errors import AskError
+from koordctl.status_client import ask
 
 A = TypeVar("A")
+
+ADDRESS = "127.0.0.1:9319"
+"""Default address of koord-runtime-proxy's status."""
 
 
 class HookServerRow(msgspec.Struct, frozen=True):
@@ -40,6 +45,8 @@ class ProxyStatus(msgspec.Struct, frozen=True):
     unmanaged: int = 0
     hook_servers: list[HookServerRow] = []
     registrations: dict[str, str] = {}
+    version: str = ""
+    started_at: float | None = None
 
 
 class MissedHook(msgspec.Struct, frozen=True):
@@ -66,6 +73,15 @@ class PodHooks(ContainerHooks, frozen=True):
     containers: list[ContainerHooks] = []
 
 
+def add_address(parser: argparse.ArgumentParser) -> None:
+    """Add the option for the proxy's address."""
+    parser.add_argument(
+        "--address",
+        default=ADDRESS,
+        help="the proxy's --metrics-address: HOST:PORT or unix:///PATH (default: %(default)s)",
+    )
+
+
 def read(body: bytes, kind: type[A]) -> A:
     """A page as a value.
 
@@ -79,7 +95,7 @@ def ask_proxy(address: str, page: str, kind: type[A]) -> tuple[bytes, A]:
     """A page of the proxy as it came and as a value.
 
     Raises:
-        AddressError: the address is not valid.
+        UsageError: the address is not valid.
         AskError: the proxy does not answer, or another program does.
     """
     body = ask(address, page)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
-from koordctl import cluster_client, quota_tree
+from koordctl import cluster_client, manifests, quota_tree
+from koordctl.errors import AskError
 from koordctl.manifests import read_file
+from koordctl.output.result import CommandOutput
 from koordctl.quota_conversion import QuotaApi, converted
-from koordctl.status_client import SCHEDULER, AskError, ask
+from koordctl.status_client import SCHEDULER, ask
 
 if TYPE_CHECKING:
     from koord_kube.client import Client
@@ -33,7 +32,7 @@ def add_tree(parser: argparse.ArgumentParser) -> None:
     cluster_client.add_arguments(parser)
 
 
-def run_tree(arguments: argparse.Namespace) -> Iterable[str]:
+def run_tree(arguments: argparse.Namespace) -> CommandOutput:
     """The quotas of the cluster. Raises AskError."""
     if arguments.address:
         body = ask(arguments.address, _PAGE, SCHEDULER)
@@ -41,16 +40,14 @@ def run_tree(arguments: argparse.Namespace) -> Iterable[str]:
             shown = quota_tree.documents_of(json.loads(body))
         except (ValueError, AttributeError) as error:
             raise AskError(f"koord-scheduler's answer cannot be read: {error}") from None
-        return [json.dumps(shown, indent=2)] if arguments.json else quota_tree.lines(shown)
+        return CommandOutput(shown, quota_tree.lines(shown))
     from koord_kube.protocol.resources import ELASTIC_QUOTAS
 
     async def question(api: Client) -> list[Any]:
         return await cluster_client.objects(api, ELASTIC_QUOTAS)
 
     found = cluster_client.ask_cluster(arguments, question)
-    if arguments.json:
-        return [json.dumps(found, indent=2, ensure_ascii=False)]
-    return quota_tree.lines(found)
+    return CommandOutput(found, quota_tree.lines(found))
 
 
 def add_convert(parser: argparse.ArgumentParser) -> None:
@@ -66,14 +63,10 @@ def add_convert(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run_convert(arguments: argparse.Namespace) -> Iterable[str]:
+def run_convert(arguments: argparse.Namespace) -> CommandOutput:
     """The quotas, as YAML that ``kubectl apply`` takes, or as JSON. Raises AskError."""
     try:
         found = converted(read_file(arguments.file), _TO[arguments.to])
     except ValueError as error:
         raise AskError(f"{arguments.file}: {error}") from None
-    if arguments.json:
-        items = {"apiVersion": "v1", "kind": "List", "items": found}
-        return [json.dumps(items, indent=2)]
-    # Escaped by YAML's own rules: what the terminal must not get would be lost.
-    return yaml.safe_dump_all(found, sort_keys=False).rstrip("\n").split("\n")
+    return manifests.report(found)

@@ -12,7 +12,7 @@ from koord_model.quantity import milli_text
 from koord_model.quota_tree import UNLIMITED, PlacedQuota, in_order
 
 from koordctl import amounts
-from koordctl.columns import table
+from koordctl.output.tables import Block, table
 from koordctl.render import clean
 
 _HEADER = ("QUOTA", "RESOURCE", "USED", "RUNTIME", "MIN", "MAX", "", "BORROWS")
@@ -35,7 +35,7 @@ def documents_of(summaries: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def lines(documents: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def lines(documents: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
     """A line for each quota and resource, children below their parents."""
     quotas = {quota.name: quota for quota, _ in map(parse, documents)}
     shared = {name: quota for name, quota in quotas.items() if name not in RESERVED_QUOTAS}
@@ -45,7 +45,7 @@ def lines(documents: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     rows = [row for placed in in_order(shared) for row in _rows(placed)]
     alone = [quotas[name] for name in sorted(RESERVED_QUOTAS & quotas.keys()) if name != ROOT_QUOTA]
     rows += [row for quota in alone if quota.used for row in _rows(PlacedQuota(0, quota, ()))]
-    yield from table([_HEADER, *rows])
+    yield table([_HEADER, *rows])
 
 
 def _rows(placed: PlacedQuota) -> Iterator[tuple[str, ...]]:

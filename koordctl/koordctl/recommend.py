@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from koordctl import cluster_client
 from koordctl.amounts import UNKNOWN
-from koordctl.columns import table
+from koordctl.errors import UsageError
+from koordctl.output.result import CommandOutput
+from koordctl.output.tables import Block, table
 from koordctl.render import clean
-from koordctl.status_client import AskError
 
 if TYPE_CHECKING:
     from koord_kube.client import Client
@@ -38,13 +38,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     cluster_client.add_arguments(parser)
 
 
-def run(arguments: argparse.Namespace) -> Iterable[str]:
+def run(arguments: argparse.Namespace) -> CommandOutput:
     """The recommendations of a namespace. Raises AskError."""
     from koord_kube.protocol.resources import RECOMMENDATIONS
 
     namespace = "" if arguments.all_namespaces else arguments.namespace
     if arguments.name and not namespace:
-        raise AskError("NAME needs one namespace: leave out --all-namespaces")
+        raise UsageError("NAME needs one namespace: leave out --all-namespaces")
 
     async def question(api: Client) -> list[Any]:
         if arguments.name:
@@ -52,12 +52,10 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
         return await cluster_client.objects(api, RECOMMENDATIONS, namespace)
 
     found = cluster_client.ask_cluster(arguments, question)
-    if arguments.json:
-        return [json.dumps(found, indent=2, ensure_ascii=False)]
-    return lines(found, named=bool(arguments.name))
+    return CommandOutput(found, lines(found, named=bool(arguments.name)))
 
 
-def lines(found: Sequence[Json], *, named: bool = False) -> Iterator[str]:
+def lines(found: Sequence[Json], *, named: bool = False) -> Iterator[Block]:
     """A line a container; of one that was asked for by name also why."""
     if not found:
         yield "No Recommendation found. Create one for each workload to get a recommendation for."
@@ -69,9 +67,7 @@ def lines(found: Sequence[Json], *, named: bool = False) -> Iterator[str]:
             _meta(recommendation, "name"),
         ),
     )
-    yield from table(
-        [_HEADER, *(row for recommendation in ordered for row in _rows(recommendation))]
-    )
+    yield table([_HEADER, *(row for recommendation in ordered for row in _rows(recommendation))])
     for recommendation in ordered:
         message = clean(str(_condition(recommendation).get("message", "not processed yet")))
         if named or not _containers(recommendation):

@@ -6,11 +6,15 @@ import datetime
 from collections.abc import Iterator, Sequence
 
 from koordctl.amounts import UNKNOWN
-from koordctl.columns import table
 from koordctl.koordlet_documents import KoordletStatus, NriRow
+from koordctl.output.tables import Block, table, warning
 from koordctl.proxy_documents import ContainerHooks, MissedHook, PodHooks, ProxyStatus
 
 _HEADER = ("HOOK SERVER", "POLICY", "BREAKER", "STAGES")
+_MODES = {
+    "dry run": "decides all, and writes and reports nothing; koordctl why shows what it would do",
+    "read-only": "observes alone: changes nothing, answers no hook calls, reports nothing",
+}
 # What each breaker state means for the pods that start now.
 BREAKERS = {
     "closed": "closed (calls are made)",
@@ -19,7 +23,7 @@ BREAKERS = {
 }
 
 
-def status_lines(status: ProxyStatus, address: str) -> Iterator[str]:
+def status_lines(status: ProxyStatus, address: str) -> Iterator[Block]:
     """Describe the proxy for ``koordctl status``."""
     yield f"koord-runtime-proxy at {address}: {clean(status.status)}"
     yield ""
@@ -44,13 +48,17 @@ def status_lines(status: ProxyStatus, address: str) -> Iterator[str]:
         )
         for server in status.hook_servers
     ]
-    yield from table((_HEADER, *rows))
+    yield table((_HEADER, *rows))
 
 
-def koordlet_lines(koordlet: KoordletStatus, address: str) -> Iterator[str]:
+def koordlet_lines(koordlet: KoordletStatus, address: str) -> Iterator[Block]:
     """Describe koordlet for ``koordctl status``."""
     hooks = koordlet.hooks
     yield f"koordlet {clean(koordlet.version)} at {address}: {clean(koordlet.health.status)}"
+    if koordlet.mode:
+        yield warning(
+            f"{clean(koordlet.mode).upper()}: {_MODES.get(koordlet.mode, '')}".rstrip(": ")
+        )
     yield ""
     for reason in koordlet.health.reasons:
         yield f"problem      {clean(reason)}"
@@ -68,13 +76,13 @@ def _nri(nri: NriRow) -> str:
 
 def pod_lines(
     pods: Sequence[PodHooks], zone: datetime.tzinfo | None = None, *, only_unmanaged: bool = False
-) -> Iterator[str]:
+) -> Iterator[Block]:
     """Output of ``koordctl pods``; ``zone`` is that of the times, None the machine's."""
     if not pods:
         yield "No pod missed a hook." if only_unmanaged else "No pods are known."
         return
     rows = [row for pod in pods for row in _pod_rows(pod, zone)]
-    yield from table([("POD / CONTAINER", "HOOKS"), *rows])
+    yield table([("POD / CONTAINER", "HOOKS"), *rows])
 
 
 def _records(status: ProxyStatus) -> str:

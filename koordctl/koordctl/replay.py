@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import datetime
 import importlib
-import json
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from koord_service.programs import needs_extra
 
-from koordctl.columns import table
+from koordctl.errors import UsageError
+from koordctl.output.documents import renamed
+from koordctl.output.result import CommandOutput
+from koordctl.output.tables import Block, indented, table
 from koordctl.placement_text import placement_lines
 from koordctl.render import clean, count, span, time_text
 from koordctl.scheduler_documents import DecisionOutcomeRow, ReplayDocument, ReplayedDecisionRow
@@ -23,11 +25,7 @@ _GZIP = 31
 _CHUNK = 1 << 20
 
 
-class UsageError(ValueError):
-    """Arguments that do not go together, or a file that is not what it has to be."""
-
-
-def run(path: str, config: str, why: str, *, as_json: bool) -> Iterable[str]:
+def run(path: str, config: str, why: str) -> CommandOutput:
     """Replay a recording with the present code.
 
     Raises:
@@ -42,9 +40,8 @@ def run(path: str, config: str, why: str, *, as_json: bool) -> Iterable[str]:
         raise UsageError(f"{path}: {error.strerror or error}") from None
     except (ValueError, zlib.error) as error:
         raise UsageError(f"{path}: {' '.join(str(error).split())}") from None
-    if as_json:
-        return [json.dumps(found, indent=2, ensure_ascii=False)]
-    return lines(msgspec.convert(found, ReplayDocument), why)
+    document = renamed(found, ReplayDocument)
+    return CommandOutput(document, lines(msgspec.convert(found, ReplayDocument), why))
 
 
 def read_lines(path: str) -> Iterator[bytes]:
@@ -66,13 +63,13 @@ def read_lines(path: str) -> Iterator[bytes]:
 
 def lines(
     found: ReplayDocument, why: str = "", zone: datetime.tzinfo | None = None
-) -> Iterator[str]:
+) -> Iterator[Block]:
     """All decisions; those that are explained; what differs. ``zone`` is that of the times."""
     decisions = found.decisions
     if decisions and not why:
         header = ("", "TIME", "POD", "DECISION", "RECORDED")
-        yield from table(
-            [header, *(_row(decision, zone) for decision in decisions)], words=(1, 2, 3, 4)
+        yield table(
+            [header, *(_row(decision, zone) for decision in decisions)], words=(1, 2, 3, 4), name=2
         )
         yield ""
     by_number = {decision.number: decision for decision in decisions}
@@ -80,7 +77,7 @@ def lines(
         decision = by_number[explained.number]
         yield f"Decision {decision.number} at {time_text(decision.at, zone)}"
         own = decision.recorded.node if decision.recorded is not None else ""
-        yield from (f"  {line}" if line else "" for line in placement_lines(explained, own))
+        yield from indented(placement_lines(explained, own))
         yield ""
     if why and not found.explained:
         yield f"The recording has no decision about {clean(why)}."
@@ -89,7 +86,7 @@ def lines(
             (clean(decision.pod), _node(decision.recorded), _node(decision.replayed))
             for decision in found.moved
         ]
-        yield from table([("MOVED POD", "RECORDED", "NOW"), *nodes])
+        yield table([("MOVED POD", "RECORDED", "NOW"), *nodes])
         yield ""
     yield from _summary(found, zone)
 
@@ -122,7 +119,7 @@ def _node(name: str) -> str:
     return clean(name) or "none"
 
 
-def _summary(found: ReplayDocument, zone: datetime.tzinfo | None) -> Iterator[str]:
+def _summary(found: ReplayDocument, zone: datetime.tzinfo | None) -> Iterator[Block]:
     began, decisions = time_text(found.started, zone), count(len(found.decisions), "decision")
     program = f"koord-scheduler {clean(found.version)}"
     yield f"{decisions} of {program}, recorded for {span(found.seconds)} from {began} on."

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from koord_model import duration
@@ -12,7 +11,8 @@ from koord_model.times import from_rfc3339, rfc3339
 
 from koordctl import cluster_client
 from koordctl.amounts import UNKNOWN
-from koordctl.columns import table
+from koordctl.output.result import CommandOutput
+from koordctl.output.tables import Block, table
 from koordctl.render import clean
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     cluster_client.add_arguments(parser)
 
 
-def run(arguments: argparse.Namespace) -> Iterable[str]:
+def run(arguments: argparse.Namespace) -> CommandOutput:
     """The reservations of the cluster. Raises AskError."""
     from koord_kube.protocol.resources import RESERVATIONS
 
@@ -39,18 +39,16 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
         return await cluster_client.objects(api, RESERVATIONS)
 
     found = cluster_client.ask_cluster(arguments, question)
-    if arguments.json:
-        return [json.dumps(found, indent=2, ensure_ascii=False)]
-    return lines(found)
+    return CommandOutput(found, lines(found))
 
 
-def lines(found: Sequence[Json]) -> Iterator[str]:
+def lines(found: Sequence[Json]) -> Iterator[Block]:
     """A line for each, and below why one has no node."""
     if not found:
         yield "No Reservation found."
         return
     ordered = sorted(found, key=_name)
-    yield from table([_HEADER, *map(_row, ordered)])
+    yield table([_HEADER, *map(_row, ordered)])
     for reservation in ordered:
         message = _unscheduled(reservation)
         if message:

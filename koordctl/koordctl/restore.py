@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
-import msgspec
 from koord_host import detect
 from koord_host.kernel_files.interface import KernelFiles
 from koord_host.knobs.layout import Layout
@@ -26,11 +26,10 @@ from koord_host.resource_executor.restore import (
 from koord_model.times import rfc3339_milli
 from koord_service.sqlite_state import InUseError
 
-from koordctl.columns import table
+from koordctl.errors import AskError
+from koordctl.output.tables import Block, table
 from koordctl.render import clean
 
-STATE = "/var/lib/koordlet"
-"""koordlet's default ``--state-dir``."""
 CGROUPS = "/sys/fs/cgroup"
 
 _CACHE_GROUP = "resctrl.group"
@@ -47,10 +46,6 @@ _WORDS = {
 }
 
 
-class RestoreError(Exception):
-    """Nothing could be put back; the message is one line with the way out."""
-
-
 def put_back(
     files: KernelFiles,
     state: str,
@@ -65,7 +60,7 @@ def put_back(
     ``say`` reports problems with the journal, which stop nothing.
 
     Raises:
-        RestoreError: koordlet runs, there is no such directory, or no cgroups.
+        AskError: koordlet runs, there is no such directory, or no cgroups.
     """
     _check(state)
     with ExitStack() as at_exit:
@@ -73,16 +68,16 @@ def put_back(
             layout = detect.layout(files, cgroup_root=cgroup_root)
             baselines = BaselineStore(f"{state}/originals.db", boot=detect.boot(files))
         except detect.DetectError as error:
-            raise RestoreError(str(error)) from None
+            raise AskError(str(error)) from None
         except InUseError:
-            raise RestoreError(
+            raise AskError(
                 f"{state} is in use: koordlet is running and would write its values again; stop it "
                 "first (systemctl stop koordlet), or let it restore when it stops "
                 "(koordlet --restore-on-stop)"
             ) from None
         at_exit.callback(baselines.close)
         if baselines.problem:
-            raise RestoreError(baselines.problem)
+            raise AskError(baselines.problem)
         if dry_run:
             return [
                 *foresee(files, layout, baselines, force=force),
@@ -124,7 +119,7 @@ def _stays(group: str, reason: str) -> RestoreResult:
     )
 
 
-def report_lines(report: Sequence[RestoreResult], *, dry_run: bool = False) -> Iterator[str]:
+def report_lines(report: Sequence[RestoreResult], *, dry_run: bool = False) -> Iterator[Block]:
     """Describe the restored targets for people; those without news are only counted."""
     if not report:
         yield "Nothing to restore: no change by koordlet is still in place."
@@ -137,14 +132,14 @@ def report_lines(report: Sequence[RestoreResult], *, dry_run: bool = False) -> I
     if shown:
         values = _DRY_COLUMNS if dry_run else _COLUMNS
         header = ("GROUP", "KNOB", *values, "RESULT")
-        yield from table([header, *(_row(result, dry_run) for result in shown)])
+        yield table([header, *(_row(result, dry_run) for result in shown)])
         yield ""
     yield _summary(report, dry_run)
 
 
-def report_json(report: Sequence[RestoreResult]) -> str:
+def document(report: Sequence[RestoreResult]) -> list[dict[str, Any]]:
     """The same for programs: one object a target."""
-    objects = [
+    return [
         {
             "group": result.target.place,
             "knob": result.target.knob,
@@ -155,16 +150,15 @@ def report_json(report: Sequence[RestoreResult]) -> str:
         }
         for result in report
     ]
-    return msgspec.json.format(msgspec.json.encode(objects), indent=2).decode()
 
 
 def _check(state: str) -> None:
     try:
         there = (Path(state) / "originals.db").exists()
     except OSError as error:
-        raise RestoreError(f"{state}: {error.strerror}; run as root") from None
+        raise AskError(f"{state}: {error.strerror}; run as root") from None
     if not there:
-        raise RestoreError(
+        raise AskError(
             f"{state} has no originals.db: koordlet has not run here, or keeps it elsewhere "
             "(name its --state-dir with --state)"
         )

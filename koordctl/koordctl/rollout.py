@@ -6,17 +6,18 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from koord_model.times import rfc3339
 
 from koordctl import cluster_client
 from koordctl.amounts import UNKNOWN
-from koordctl.columns import table
+from koordctl.errors import AskError
+from koordctl.output.result import CommandOutput
+from koordctl.output.tables import Block, table
 from koordctl.render import clean, count
-from koordctl.status_client import AskError
+from koordctl.suggestions import near
 
 if TYPE_CHECKING:
     from koord_kube.client import Client
@@ -74,22 +75,19 @@ def add_version(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run_status(arguments: argparse.Namespace) -> Iterable[str]:
+def run_status(arguments: argparse.Namespace) -> CommandOutput:
     """Each entry in a line. Raises AskError."""
     found = _ask(arguments)
     names = [_known(found, arguments.entry)] if arguments.entry else sorted(found.entries)
-    if arguments.json:
-        return [_json({name: _document(found, name) for name in names})]
-    return status_lines(found, names)
+    document = {name: _document(found, name) for name in names}
+    return CommandOutput(document, status_lines(found, names))
 
 
-def run_history(arguments: argparse.Namespace) -> Iterable[str]:
+def run_history(arguments: argparse.Namespace) -> CommandOutput:
     """The versions of an entry, newest first. Raises AskError."""
     found = _ask(arguments)
     name = _known(found, arguments.entry)
     history = list(reversed(found.observed.get(name, {}).get("history") or ()))
-    if arguments.json:
-        return [_json(history)]
     rows = [
         (
             *(clean(str(version.get(key) or UNKNOWN)) for key in ("version", "at", "by")),
@@ -97,20 +95,19 @@ def run_history(arguments: argparse.Namespace) -> Iterable[str]:
         )
         for version in history
     ]
-    return table([("VERSION", "SINCE", "BY", "CONTENT"), *rows], words=range(4))
+    shown = table([("VERSION", "SINCE", "BY", "CONTENT"), *rows], words=range(4))
+    return CommandOutput(history, [shown])
 
 
-def run_report(arguments: argparse.Namespace) -> Iterable[str]:
+def run_report(arguments: argparse.Namespace) -> CommandOutput:
     """Gains and costs of an entry. Raises AskError."""
     found = _ask(arguments)
     name = _known(found, arguments.entry)
     report = found.observed.get(name, {}).get("report") or {}
-    if arguments.json:
-        return [_json(report)]
-    return report_lines(name, found.entries[name], report)
+    return CommandOutput(report, report_lines(name, found.entries[name], report))
 
 
-def run_pause(arguments: argparse.Namespace) -> Iterable[str]:
+def run_pause(arguments: argparse.Namespace) -> CommandOutput:
     """Have an entry's nodes keep what they have. Raises AskError."""
     order = {"paused": True, "why": arguments.reason}
 
@@ -121,7 +118,7 @@ def run_pause(arguments: argparse.Namespace) -> Iterable[str]:
     return _act(arguments, act)
 
 
-def run_resume(arguments: argparse.Namespace) -> Iterable[str]:
+def run_resume(arguments: argparse.Namespace) -> CommandOutput:
     """End a pause; the version is not halted again. Raises AskError."""
 
     async def act(api: Client, found: Rollouts, name: str) -> str:
@@ -139,7 +136,7 @@ def run_resume(arguments: argparse.Namespace) -> Iterable[str]:
     return _act(arguments, act)
 
 
-def run_undo(arguments: argparse.Namespace) -> Iterable[str]:
+def run_undo(arguments: argparse.Namespace) -> CommandOutput:
     """Give an entry the content that it had before. Raises AskError."""
     return _act(arguments, lambda api, found, name: _undo(api, found, name, arguments.to))
 
@@ -167,8 +164,8 @@ def _previous(found: Rollouts, name: str, to: str) -> Json:
     if to:
         version = next((past for past in reversed(history) if past["version"] == to), None)
         if version is None:
-            near = _near(to, [str(past["version"]) for past in history])
-            raise AskError(f'entry "{name}" has no version "{to}"{near}')
+            hint = near(to, [str(past["version"]) for past in history])
+            raise AskError(f'entry "{name}" has no version "{to}"{hint}')
     else:
         now = _content(found.entries[name])
         others = [past for past in history if past.get("content") not in (None, now)]
@@ -181,12 +178,12 @@ def _previous(found: Rollouts, name: str, to: str) -> Json:
     return known
 
 
-def status_lines(found: Rollouts, names: Sequence[str]) -> Iterator[str]:
+def status_lines(found: Rollouts, names: Sequence[str]) -> Iterator[Block]:
     """A table, then what failed nodes say."""
     if not names:
         yield f"No entry of {KEY} in ConfigMap {_full_name(found.config)} has a name."
     else:
-        yield from table([_HEADER, *(_row(found, name) for name in names)], words=(0, 1, 2, 6))
+        yield table([_HEADER, *(_row(found, name) for name in names)], words=(0, 1, 2, 6))
     for name in names:
         nodes = found.observed.get(name, {}).get("nodes") or {}
         if nodes.get("failed"):
@@ -197,7 +194,7 @@ def status_lines(found: Rollouts, names: Sequence[str]) -> Iterator[str]:
         yield f"Without a name, so not followed: {nameless}."
 
 
-def report_lines(name: str, entry: Json, report: Json) -> Iterator[str]:
+def report_lines(name: str, entry: Json, report: Json) -> Iterator[Block]:
     """The verdict, and each measure with its interval."""
     if not report:
         why = "no data yet" if entry.get("canary") else "it has no canary to compare"
@@ -215,7 +212,7 @@ def report_lines(name: str, entry: Json, report: Json) -> Iterator[str]:
         sizes = str(found["pairs"]), f"{found['hours']:g}"
         rows.append((clean(measure), *amounts, interval, *sizes, clean(found["unit"])))
     yield ""
-    yield from table([_MEASURES, *rows], words=(0, 4, 7))
+    yield table([_MEASURES, *rows], words=(0, 4, 7))
     yield "Means of canaries and of nodes like them in the same hours; interval by bootstrap."
 
 
@@ -291,7 +288,7 @@ async def _write(api: Client, config_map: Json, key: str, text: str) -> None:
 _Action = Callable[["Client", Rollouts, str], Any]
 
 
-def _act(arguments: argparse.Namespace, act: _Action) -> Iterable[str]:
+def _act(arguments: argparse.Namespace, act: _Action) -> CommandOutput:
     """Do something to an entry; once more if somebody else has written meanwhile."""
     from koord_kube.protocol.api import ConflictError
 
@@ -307,7 +304,7 @@ def _act(arguments: argparse.Namespace, act: _Action) -> Iterable[str]:
         raise AssertionError
 
     name, line = cluster_client.ask_cluster(arguments, question)
-    return [_json({"entry": name, "message": line})] if arguments.json else [clean(line)]
+    return CommandOutput({"entry": name, "message": line}, [clean(line)])
 
 
 def _ask(arguments: argparse.Namespace) -> Rollouts:
@@ -356,21 +353,10 @@ def _known(found: Rollouts, name: str) -> str:
     if name not in found.entries:
         raise AskError(
             f'{KEY} in ConfigMap {_full_name(found.config)} has no entry "{clean(name)}"'
-            f"{_near(name, list(found.entries))}"
+            f"{near(name, list(found.entries))}"
         )
     return name
 
 
-def _near(given: str, known: Sequence[str]) -> str:
-    near = get_close_matches(given, known, 1)
-    if near:
-        return f'; did you mean "{near[0]}"?'
-    return f"; there are {', '.join(known)}" if known else "; there are none"
-
-
 def _full_name(config_map: Json) -> str:
     return f"{config_map['metadata'].get('namespace', '')}/{config_map['metadata']['name']}"
-
-
-def _json(found: object) -> str:
-    return json.dumps(found, indent=2, ensure_ascii=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
@@ -15,13 +14,13 @@ import msgspec
 from koord_service.programs import needs_extra
 
 from koordctl import cluster_client, manifests, replay, workloads
-from koordctl.columns import table
+from koordctl.errors import AskError, UsageError
 from koordctl.manifests import Manifest
+from koordctl.output.result import CommandOutput
+from koordctl.output.tables import Block, plain, table
 from koordctl.placement_text import placement_lines
 from koordctl.render import clean, count
-from koordctl.replay import UsageError
 from koordctl.scheduler_documents import PlacementDocument, WhatIfDocument
-from koordctl.status_client import AskError
 
 if TYPE_CHECKING:
     from koord_kube.client import Client
@@ -71,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     cluster_client.add_arguments(parser)
 
 
-def run(arguments: argparse.Namespace) -> Iterable[str]:
+def run(arguments: argparse.Namespace) -> CommandOutput:
     """Show the placement of pods. Raises AskError, UsageError."""
     config = (
         manifests.read_text(arguments.config).decode(errors="replace") if arguments.config else ""
@@ -79,7 +78,7 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
     if arguments.replay:
         if arguments.filename or arguments.snapshot:
             raise UsageError("--replay goes with --why and --config, not with -f and --snapshot")
-        return replay.run(arguments.replay, config, arguments.why, as_json=arguments.json)
+        return replay.run(arguments.replay, config, arguments.why)
     if not arguments.filename or arguments.why:
         raise UsageError("--what-if needs -f, and --why goes with --replay")
     objects = manifests.read_file(arguments.filename)
@@ -99,17 +98,15 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
         found = {**scheduler.what_if(cluster, pods, config), "skipped": skipped}
     except ValueError as error:
         raise AskError(str(error)) from None
-    if arguments.json:
-        return [json.dumps(found, indent=2, ensure_ascii=False)]
-    return lines(msgspec.convert(found, WhatIfDocument))
+    return CommandOutput(found, lines(msgspec.convert(found, WhatIfDocument)))
 
 
-def lines(found: WhatIfDocument) -> Iterator[str]:
+def lines(found: WhatIfDocument) -> Iterator[Block]:
     """All pods with their nodes, then each with its reasons, then what was left out."""
     if found.pods:
         rows = [(clean(pod.pod), (clean(pod.node) or "none", _verdict(pod))) for pod in found.pods]
         alike = [(_together(pods), *row) for row, pods in _runs(rows)]
-        yield from table([("POD", "NODE", ""), *alike])
+        yield table([("POD", "NODE", ""), *alike])
     explained = [pod for pod in found.pods if not pod.reason]
     for block, pods in _runs([(clean(pod.pod), _block(pod)) for pod in explained]):
         yield ""
@@ -141,7 +138,7 @@ def _together(pods: Sequence[str]) -> str:
 def _block(pod: PlacementDocument) -> tuple[str, ...]:
     """Lines about a pod, with ``_POD`` for its name."""
     name = clean(pod.pod)
-    return tuple(line.replace(name, _POD) for line in placement_lines(pod))
+    return tuple(line.replace(name, _POD) for line in plain(placement_lines(pod)))
 
 
 def _verdict(pod: PlacementDocument) -> str:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from koord_service.unix_http import UnixConnection
 
+from koordctl.errors import AskError, UsageError
+
 TIMEOUT_SECONDS = 5.0
 """Of silence."""
 ANSWER_SECONDS = 60.0
@@ -40,19 +42,11 @@ SCHEDULER = StatusEndpoint("koord-scheduler", "--port", "127.0.0.1:10251")
 DESCHEDULER = StatusEndpoint("koord-descheduler", "--port", "127.0.0.1:10251")
 
 
-class AskError(Exception):
-    """Nobody answered as hoped; the message is one line with the way out."""
-
-
-class AddressError(ValueError):
-    """No address that can be asked."""
-
-
 def ask(address: str, page: str, program: StatusEndpoint = PROXY) -> bytes:
     """The body of a page of the program that serves its status on ``address``.
 
     Raises:
-        AddressError: the address is not valid.
+        UsageError: the address is not valid.
         AskError: no answer, another program answers, or it cannot answer this.
     """
     connection = _connection(address, program)
@@ -89,7 +83,7 @@ def _connection(address: str, program: StatusEndpoint) -> http.client.HTTPConnec
         return UnixConnection(path, TIMEOUT_SECONDS)
     host, _, port = address.rpartition(":")
     if not (host and port.isascii() and port.isdigit() and 0 < int(port) < 2**16):
-        raise AddressError(f'address is "{address}"; expected {program.example}')
+        raise UsageError(f'address is "{address}"; expected {program.example}')
     host = host.removeprefix("[").removesuffix("]")
     return http.client.HTTPConnection(host, int(port), timeout=TIMEOUT_SECONDS)
 

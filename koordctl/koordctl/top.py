@@ -6,16 +6,17 @@ import argparse
 import datetime
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-import msgspec
+from typing import Any
 
 from koordctl.amounts import UNKNOWN, bar, cores, memory, percent, share
-from koordctl.columns import table
+from koordctl.errors import AskError
 from koordctl.koordlet_client import ask_koordlet
 from koordctl.koordlet_documents import ContentionRow, PodRow, TopDocument
+from koordctl.output.documents import from_page
+from koordctl.output.result import CommandOutput, OutputFormat
+from koordctl.output.tables import Block, Canvas, lines_of, table
 from koordctl.render import clean
 from koordctl.screen import screen
-from koordctl.status_client import AskError
 
 REFRESH_SECONDS = 2.0
 
@@ -71,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> Iterable[str]:
+def run(arguments: argparse.Namespace) -> CommandOutput:
     """Print once, or keep drawing until q or Ctrl-C.
 
     Raises:
@@ -79,12 +80,11 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
     """
     body, top = ask_koordlet(arguments.address, "/v1/top", TopDocument)
     pods = chosen(top, arguments.sort, arguments.qos, arguments.count)
-    if arguments.json:
-        return [json_of(body, (pod.uid for pod in pods))]
-    if arguments.once or not sys.stdout.isatty():
-        return [*head_lines(top), "", *pod_lines(pods)]
+    document = document_of(body, TopDocument, (pod.uid for pod in pods))
+    if arguments.once or arguments.output != OutputFormat.TABLE or not sys.stdout.isatty():
+        return CommandOutput(document, [*head_lines(top), "", *pod_lines(pods)])
     _keep_drawing(arguments, top)
-    return []
+    return CommandOutput(document, [])
 
 
 def chosen(top: TopDocument, sort: str, qos: str = "", count: int | None = None) -> list[PodRow]:
@@ -99,7 +99,7 @@ def chosen(top: TopDocument, sort: str, qos: str = "", count: int | None = None)
     return sorted(pods, key=order)[:count]
 
 
-def head_lines(top: TopDocument, zone: datetime.tzinfo | None = None) -> Iterator[str]:
+def head_lines(top: TopDocument, zone: datetime.tzinfo | None = None) -> Iterator[Block]:
     """The node and its classes."""
     node, whole = top.node, top.node.capacity
     when = datetime.datetime.fromtimestamp(top.at, datetime.UTC).astimezone(zone)
@@ -119,10 +119,10 @@ def head_lines(top: TopDocument, zone: datetime.tzinfo | None = None) -> Iterato
     )
     yield f"PSI     {psi_words(node.psi)}"
     yield ""
-    yield from table([_CLASS_HEADER, *_class_rows(top)], words=(0,))
+    yield table([_CLASS_HEADER, *_class_rows(top)], words=(0,))
 
 
-def pod_lines(pods: Sequence[PodRow]) -> Iterator[str]:
+def pod_lines(pods: Sequence[PodRow]) -> Iterator[Block]:
     """The pods, one a line."""
     if not pods:
         yield "No pods to show."
@@ -136,7 +136,7 @@ def pod_lines(pods: Sequence[PodRow]) -> Iterator[str]:
     rows = (
         (*_pod_row(pod), *(_delay(value(pod), unit) for _, value, unit in measured)) for pod in pods
     )
-    yield from table([header, *rows], words=(0, 1))
+    yield table([header, *rows], words=(0, 1))
 
 
 def psi_words(psi: Mapping[str, Mapping[str, float]]) -> str:
@@ -155,7 +155,7 @@ def _keep_drawing(arguments: argparse.Namespace, top: TopDocument) -> None:
         with screen() as terminal:
             while True:
                 pods = chosen(top, sort, arguments.qos, arguments.count)
-                _draw(terminal.show, terminal.size[1], top, pods, sort, problem)
+                _draw(terminal.show, terminal.size, top, pods, sort, problem)
                 key = terminal.key(REFRESH_SECONDS)
                 if key == "q":
                     return
@@ -172,14 +172,16 @@ def _keep_drawing(arguments: argparse.Namespace, top: TopDocument) -> None:
 
 def _draw(
     show: Callable[[Sequence[str], Sequence[int]], None],
-    height: int,
+    size: tuple[int, int],
     top: TopDocument,
     pods: Sequence[PodRow],
     sort: str,
     problem: str,
 ) -> None:
-    head = [*head_lines(top), ""]
-    body = list(pod_lines(pods))
+    width, height = size
+    canvas = Canvas(width)
+    head = [*lines_of(head_lines(top), canvas), ""]
+    body = list(lines_of(pod_lines(pods), canvas))
     # The pods' header, and the last line of all.
     room = max(height - len(head) - 1, 1)
     more = f"{len(body) - room} more below; " if len(body) > room else ""
@@ -242,12 +244,11 @@ def _peaks(top: TopDocument, resource: str, shown: Callable[[float | None], str]
     return f", predicted peak {', '.join(words)}"
 
 
-def json_of(body: bytes, uids: Iterable[str]) -> str:
+def document_of(body: bytes, kind: type, uids: Iterable[str]) -> Any:
     """Return koordlet's document with the selected pods alone."""
-    document = msgspec.json.decode(body)
+    document = from_page(body, kind)
     by_uid = {pod["uid"]: pod for pod in document["pods"]}
-    document["pods"] = [by_uid[uid] for uid in uids]
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+    return {**document, "pods": [by_uid[uid] for uid in uids]}
 
 
 def pod_count(text: str) -> int:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import datetime
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from koord_service.http_targets import with_query
 
 from koordctl.amounts import UNKNOWN
-from koordctl.columns import table
+from koordctl.errors import AskError
 from koordctl.koordlet_client import ask_koordlet
 from koordctl.koordlet_documents import (
     CurrentDecisionRow,
@@ -19,8 +20,10 @@ from koordctl.koordlet_documents import (
     StrategyRow,
     WhyDocument,
 )
+from koordctl.output.documents import from_page
+from koordctl.output.result import CommandOutput
+from koordctl.output.tables import Block, table
 from koordctl.render import clean, span, time_text
-from koordctl.status_client import AskError
 from koordctl.why_pod import cgroup_lines as pod_cgroup_lines
 from koordctl.why_pod import hook_lines, ignored_lines
 
@@ -68,48 +71,47 @@ def add_cgroup(parser: argparse.ArgumentParser) -> None:
     add_history(parser)
 
 
-def run_suppress(arguments: argparse.Namespace) -> Iterable[str]:
+def run_suppress(arguments: argparse.Namespace) -> CommandOutput:
     """Explain the CPU of best-effort pods. Raises AskError as the others do."""
-    body, found = _ask(arguments, strategy=",".join(SUPPRESS))
-    if arguments.json:
-        return [body]
+    document, found = _ask(arguments, strategy=",".join(SUPPRESS))
     nothing = "No decision about the CPU of best-effort pods."
     states = [strategy for strategy in found.strategies if strategy.name in SUPPRESS]
-    return why_lines(found, [nothing, *(_off(state) for state in states if _off(state))])
+    shown = why_lines(found, [nothing, *(_off(state) for state in states if _off(state))])
+    return CommandOutput(document, shown)
 
 
-def run_pod(arguments: argparse.Namespace) -> Iterable[str]:
+def run_pod(arguments: argparse.Namespace) -> CommandOutput:
     """Explain a pod: hooks' changes, cgroups' values, decisions about it."""
-    body, found = _ask(arguments, pod=arguments.name)
+    document, found = _ask(arguments, pod=arguments.name)
     if found.decides and not (found.pods or found.hooks or found.decisions or found.history):
         raise AskError(_no_pod(arguments.name, found))
-    return [body] if arguments.json else pod_lines(found, arguments.name)
+    return CommandOutput(document, pod_lines(found, arguments.name))
 
 
-def run_evicted(arguments: argparse.Namespace) -> Iterable[str]:
+def run_evicted(arguments: argparse.Namespace) -> CommandOutput:
     """Explain the eviction of one pod, or of all."""
     name = arguments.name or ""
-    body, found = _ask(arguments, evicted=name)
-    if arguments.json:
-        return [body]
+    document, found = _ask(arguments, evicted=name)
     nothing = f"No eviction of {clean(name)} is recorded" if name else "No eviction is recorded"
     runs = f"; {', '.join(map(clean, found.pods))} is running" if found.pods else ""
-    return why_lines(found, [f"{nothing}{runs}."])
+    return CommandOutput(document, why_lines(found, [f"{nothing}{runs}."]))
 
 
-def run_cgroup(arguments: argparse.Namespace) -> Iterable[str]:
+def run_cgroup(arguments: argparse.Namespace) -> CommandOutput:
     """The desired values of a cgroup, and decisions about it and its neighbours."""
-    body, found = _ask(arguments, group=arguments.path)
-    return [body] if arguments.json else cgroup_lines(found, arguments.path)
+    document, found = _ask(arguments, group=arguments.path)
+    return CommandOutput(document, cgroup_lines(found, arguments.path))
 
 
-def run_strategies(arguments: argparse.Namespace) -> Iterable[str]:
+def run_strategies(arguments: argparse.Namespace) -> CommandOutput:
     """The state of each strategy."""
-    body, found = _ask(arguments)
-    return [body] if arguments.json else strategy_lines(found)
+    document, found = _ask(arguments)
+    return CommandOutput(document, strategy_lines(found))
 
 
-def pod_lines(found: WhyDocument, name: str, zone: datetime.tzinfo | None = None) -> Iterator[str]:
+def pod_lines(
+    found: WhyDocument, name: str, zone: datetime.tzinfo | None = None
+) -> Iterator[Block]:
     """Hooks, cgroups, decisions."""
     parts = [
         list(hook_lines(found, zone)),
@@ -125,7 +127,7 @@ def pod_lines(found: WhyDocument, name: str, zone: datetime.tzinfo | None = None
 
 def why_lines(
     found: WhyDocument, nothing: Sequence[str], zone: datetime.tzinfo | None = None
-) -> Iterator[str]:
+) -> Iterator[Block]:
     """A block for each thing decided about; ``nothing`` says so where there is none."""
     if not found.decides:
         yield _decides_nothing(found)
@@ -144,13 +146,13 @@ def why_lines(
 
 def cgroup_lines(
     found: WhyDocument, path: str, zone: datetime.tzinfo | None = None
-) -> Iterator[str]:
+) -> Iterator[Block]:
     """The desired values, then the decisions."""
     if not found.decides:
         yield _decides_nothing(found)
         return
     if found.wishes:
-        yield from table([("KNOB", "DESIRED", "OWNER", "REASON"), *map(_desired, found.wishes)])
+        yield table([("KNOB", "DESIRED", "OWNER", "REASON"), *map(_desired, found.wishes)])
     else:
         yield f"No value of {clean(path)} is desired."
     if found.decisions or found.history:
@@ -158,7 +160,7 @@ def cgroup_lines(
         yield from why_lines(found, [], zone)
 
 
-def strategy_lines(found: WhyDocument, zone: datetime.tzinfo | None = None) -> Iterator[str]:
+def strategy_lines(found: WhyDocument, zone: datetime.tzinfo | None = None) -> Iterator[Block]:
     """A line a strategy."""
     if not found.decides:
         yield _decides_nothing(found)
@@ -171,21 +173,21 @@ def strategy_lines(found: WhyDocument, zone: datetime.tzinfo | None = None) -> I
         "LATEST DECISION",
     )
     rows = [_strategy(strategy, zone) for strategy in found.strategies]
-    yield from table([header, *rows], words=(0, 1, 2, 7, 8))
+    yield table([header, *rows], words=(0, 1, 2, 7, 8))
 
 
-def _ask(arguments: argparse.Namespace, **asked: str) -> tuple[str, WhyDocument]:
+def _ask(arguments: argparse.Namespace, **asked: str) -> tuple[Any, WhyDocument]:
     """The page as it came, and as a value."""
     if "history" in arguments:
         asked["history"] = str(arguments.history)
     page = with_query("/v1/why", asked)
     body, found = ask_koordlet(arguments.address, page, WhyDocument)
-    return body.decode().rstrip("\n"), found
+    return from_page(body, WhyDocument), found
 
 
 def _standing_block(
     decision: CurrentDecisionRow, found: WhyDocument, zone: datetime.tzinfo | None
-) -> Iterator[str]:
+) -> Iterator[Block]:
     yield from _arithmetic(decision)
     ago = span(found.at - decision.since)
     since = time_text(decision.since, zone)
@@ -200,7 +202,7 @@ def _standing_block(
 
 def _past_block(
     pasts: Sequence[PastDecisionRow], found: WhyDocument, zone: datetime.tzinfo | None
-) -> Iterator[str]:
+) -> Iterator[Block]:
     """Describe decisions that have ended: the last outcome, and those before."""
     last, *earlier = pasts
     yield from _arithmetic(last)
@@ -211,7 +213,7 @@ def _past_block(
     yield from _earlier(earlier, zone)
 
 
-def _arithmetic(decision: DecisionRow) -> Iterator[str]:
+def _arithmetic(decision: DecisionRow) -> Iterator[Block]:
     """The outcome, what it is about, and the formula with its numbers."""
     yield clean(decision.outcome)
     about = " ".join(clean(word) for word in (decision.pod, decision.group) if word) or "the node"
@@ -222,7 +224,7 @@ def _arithmetic(decision: DecisionRow) -> Iterator[str]:
         yield from (f"  {equation}" for equation in clean(decision.formula).split("; "))
     if decision.given:
         rows = [(clean(given.name), *_amount(clean(given.shown))) for given in decision.given]
-        yield from (f"    {line}" for line in table(rows, words=(0, 2)))
+        yield table(rows, words=(0, 2), indent=4)
 
 
 def _amount(shown: str) -> tuple[str, str]:
@@ -231,7 +233,7 @@ def _amount(shown: str) -> tuple[str, str]:
     return (number, unit) if space and number[-1:].isdigit() else (shown, "")
 
 
-def _earlier(pasts: Sequence[PastDecisionRow], zone: datetime.tzinfo | None) -> Iterator[str]:
+def _earlier(pasts: Sequence[PastDecisionRow], zone: datetime.tzinfo | None) -> Iterator[Block]:
     if not pasts:
         return
     yield "  earlier"

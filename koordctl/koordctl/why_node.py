@@ -6,16 +6,19 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
 from koordctl import leader_client
+from koordctl.errors import AskError
 from koordctl.koordlet_documents import WhyDocument
 from koordctl.leader_client import MANAGER_LEADER, ask_leader
+from koordctl.output.documents import from_page
+from koordctl.output.result import CommandOutput
+from koordctl.output.tables import Block
 from koordctl.proxy_documents import read
 from koordctl.render import clean
-from koordctl.status_client import AskError
 from koordctl.why import add_history, why_lines
 
 RESOURCES = ("batch-cpu", "batch-memory", "mid-cpu", "mid-memory")
@@ -38,24 +41,22 @@ def add_resize_arguments(parser: argparse.ArgumentParser) -> None:
     leader_client.add_arguments(parser, MANAGER_LEADER)
 
 
-def run_resize(arguments: argparse.Namespace) -> Iterable[str]:
+def run_resize(arguments: argparse.Namespace) -> CommandOutput:
     """Explain why pods are resized, or not. Raises AskError."""
     body = ask_leader(arguments, MANAGER_LEADER, _PAGE, {"resize": arguments.name})
-    if arguments.json:
-        return [body.decode().rstrip("\n")]
     found = _read(body)
     name = clean(arguments.name)
     nothing = f"{name} has no pods that could be resized."
     lines = [f"{name}: {clean(found.reason)}"] if found.decides and found.reason else []
-    return [*lines, *why_lines(found, [] if lines else [nothing])]
+    shown = [*lines, *why_lines(found, [] if lines else [nothing])]
+    return CommandOutput(from_page(body, WhyDocument), shown)
 
 
-def run(arguments: argparse.Namespace) -> Iterable[str]:
+def run(arguments: argparse.Namespace) -> CommandOutput:
     """Explain present and past amounts, of one resource or of all. Raises AskError."""
     body = ask_leader(arguments, MANAGER_LEADER, _PAGE, {"node": arguments.node})
-    if arguments.json:
-        return [body.decode().rstrip("\n")]
-    return lines(_read(body), arguments.resource, arguments.history)
+    shown = lines(_read(body), arguments.resource, arguments.history)
+    return CommandOutput(from_page(body, WhyDocument), shown)
 
 
 def _read(body: bytes) -> WhyDocument:
@@ -65,7 +66,7 @@ def _read(body: bytes) -> WhyDocument:
         raise AskError(f"koord-manager's answer cannot be read: {error}") from None
 
 
-def lines(found: WhyDocument, resource: str, history: int) -> Iterator[str]:
+def lines(found: WhyDocument, resource: str, history: int) -> Iterator[Block]:
     """A block for each resource; "node" are all."""
     wanted = [decision for decision in found.decisions if resource in ("node", decision.aspect)]
     before = [decision for decision in found.history if resource in ("node", decision.aspect)]

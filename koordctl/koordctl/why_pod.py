@@ -6,7 +6,6 @@ import datetime
 from collections.abc import Iterator, Sequence
 
 from koordctl.amounts import UNKNOWN
-from koordctl.columns import table
 from koordctl.koordlet_documents import (
     CgroupRow,
     HookAnswerRow,
@@ -14,12 +13,13 @@ from koordctl.koordlet_documents import (
     PluginAnswerRow,
     WhyDocument,
 )
+from koordctl.output.tables import Block, table
 from koordctl.render import clean, count, span, time_text
 
 _LONGEST = 60
 
 
-def hook_lines(found: WhyDocument, zone: datetime.tzinfo | None = None) -> Iterator[str]:
+def hook_lines(found: WhyDocument, zone: datetime.tzinfo | None = None) -> Iterator[Block]:
     """Describe hooks' changes by pod; a running pod is named even if it has none."""
     pods = dict.fromkeys([*found.pods, *(hook.pod for hook in found.hooks)])
     for number, pod in enumerate(pods):
@@ -34,7 +34,7 @@ def hook_lines(found: WhyDocument, zone: datetime.tzinfo | None = None) -> Itera
             yield from _answer(answer, found.at, zone)
 
 
-def ignored_lines(found: WhyDocument) -> Iterator[str]:
+def ignored_lines(found: WhyDocument) -> Iterator[Block]:
     """Describe what pods say in Katalyst's words without any effect."""
     pod = ""
     for row in found.ignored:
@@ -44,7 +44,7 @@ def ignored_lines(found: WhyDocument) -> Iterator[str]:
         yield f"  {clean(row.line)}"
 
 
-def cgroup_lines(groups: Sequence[CgroupRow]) -> Iterator[str]:
+def cgroup_lines(groups: Sequence[CgroupRow]) -> Iterator[Block]:
     """Describe the values of cgroups, one after the other."""
     for number, group in enumerate(groups):
         if number:
@@ -55,10 +55,10 @@ def cgroup_lines(groups: Sequence[CgroupRow]) -> Iterator[str]:
             continue
         yield f"Cgroup of {whose} now: {clean(group.group)}"
         rows = [("KNOB", "VALUE", "DESIRED", "OWNER", "REASON"), *map(_knob, group.knobs)]
-        yield from (f"  {line}" for line in table(rows, words=(0, 3, 4)))
+        yield table(rows, words=(0, 3, 4), indent=2)
 
 
-def _answer(answer: HookAnswerRow, now: float, zone: datetime.tzinfo | None) -> Iterator[str]:
+def _answer(answer: HookAnswerRow, now: float, zone: datetime.tzinfo | None) -> Iterator[Block]:
     subject = f" of {clean(answer.container)}" if answer.container else ""
     when = f"{time_text(answer.at, zone)} ({span(now - answer.at)} ago)"
     hook = f"{clean(answer.hook)}{subject} ({clean(answer.transport)})"
@@ -76,7 +76,7 @@ def _times(answer: HookAnswerRow, zone: datetime.tzinfo | None) -> str:
     return f", {count(answer.times, 'time')} the same since {time_text(answer.since, zone)}"
 
 
-def _plugin(plugin: PluginAnswerRow) -> Iterator[str]:
+def _plugin(plugin: PluginAnswerRow) -> Iterator[Block]:
     yield (
         f"    {clean(plugin.plugin)}: {clean(plugin.why)}"
         if plugin.why
@@ -87,7 +87,7 @@ def _plugin(plugin: PluginAnswerRow) -> Iterator[str]:
         for field in plugin.fields
     ]
     if rows:
-        yield from (f"      {line}" for line in table(rows, words=(0, 2, 3)))
+        yield table(rows, words=(0, 2, 3), indent=6)
 
 
 def _knob(knob: KnobRow) -> tuple[str, ...]:

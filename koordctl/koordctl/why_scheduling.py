@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from typing import Any
 
 from koordctl import leader_client
+from koordctl.errors import AskError
 from koordctl.leader_client import SCHEDULER_LEADER, ask_leader
+from koordctl.output.documents import from_page
+from koordctl.output.result import CommandOutput
 from koordctl.placement_text import scheduled_lines, waiting_lines
 from koordctl.proxy_documents import read
 from koordctl.render import clean
 from koordctl.scheduler_documents import PlacementDocument
-from koordctl.status_client import AskError
 
 _PAGE = "/v1/why"
 
@@ -22,27 +24,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     leader_client.add_arguments(parser, SCHEDULER_LEADER)
 
 
-def run_pending(arguments: argparse.Namespace) -> Iterable[str]:
+def run_pending(arguments: argparse.Namespace) -> CommandOutput:
     """Explain why a pod waits. Raises AskError."""
-    body, found = _ask(arguments)
-    return [body] if arguments.json else waiting_lines(found)
+    document, found = _ask(arguments)
+    return CommandOutput(document, waiting_lines(found))
 
 
-def run_scheduled(arguments: argparse.Namespace) -> Iterable[str]:
+def run_scheduled(arguments: argparse.Namespace) -> CommandOutput:
     """Explain a pod's node. Raises AskError."""
-    body, found = _ask(arguments)
-    return [body] if arguments.json else scheduled_lines(found)
+    document, found = _ask(arguments)
+    return CommandOutput(document, scheduled_lines(found))
 
 
-def _ask(arguments: argparse.Namespace) -> tuple[str, PlacementDocument]:
+def _ask(arguments: argparse.Namespace) -> tuple[Any, PlacementDocument]:
     body = ask_leader(arguments, SCHEDULER_LEADER, _PAGE, {"pod": arguments.pod})
     try:
-        text, found = body.decode().rstrip("\n"), read(body, PlacementDocument)
+        found = read(body, PlacementDocument)
     except ValueError as error:
         raise AskError(f"koord-scheduler's answer cannot be read: {error}") from None
     if found.state == "unknown":
         raise AskError(clean(found.reason))
-    return text, found
+    return from_page(body, PlacementDocument), found
 
 
 def _pod(text: str) -> str:

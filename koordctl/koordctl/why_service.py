@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from koordctl import leader_client
 from koordctl.amounts import UNKNOWN
-from koordctl.columns import table
+from koordctl.errors import AskError
 from koordctl.leader_client import MANAGER_LEADER, ask_leader
+from koordctl.output.documents import from_page
+from koordctl.output.result import CommandOutput
+from koordctl.output.tables import Block, indented, table
 from koordctl.proxy_documents import read
 from koordctl.render import clean, count
-from koordctl.status_client import AskError
 
 _PAGE = "/v1/why"
 _MOST_NODES = 20
@@ -62,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     leader_client.add_arguments(parser, MANAGER_LEADER)
 
 
-def run(arguments: argparse.Namespace) -> Iterable[str]:
+def run(arguments: argparse.Namespace) -> CommandOutput:
     """Explain a service's profiles. Raises AskError."""
     body = ask_leader(arguments, MANAGER_LEADER, _PAGE, {"service": arguments.service})
     try:
@@ -71,10 +73,10 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
         raise AskError(f"koord-manager's answer cannot be read: {error}") from None
     if found.reason:
         raise AskError(clean(found.reason))
-    return [body.decode().rstrip("\n")] if arguments.json else lines(found)
+    return CommandOutput(from_page(body, ServiceDocument), lines(found))
 
 
-def lines(found: ServiceDocument) -> Iterator[str]:
+def lines(found: ServiceDocument) -> Iterator[Block]:
     """A block for each profile, then the nodes without room for it."""
     for number, profile in enumerate(found.profiles):
         if number:
@@ -85,7 +87,7 @@ def lines(found: ServiceDocument) -> Iterator[str]:
         yield f"No room in the NodeSLOs of {_listed(found.no_room, _MOST_NODES)}."
 
 
-def _profile(service: str, profile: ServiceProfileRow) -> Iterator[str]:
+def _profile(service: str, profile: ServiceProfileRow) -> Iterator[Block]:
     name = f"{clean(profile.source)} {clean(service)}"
     if not profile.in_force:
         yield f"{name} has no effect: {clean(profile.reason)}"
@@ -96,10 +98,10 @@ def _profile(service: str, profile: ServiceProfileRow) -> Iterator[str]:
     yield from (f"  {line}" for line in _settings(profile))
     yield from (f"  ignored: {clean(line)}" for line in profile.ignored)
     if profile.nodes:
-        yield from (f"    {line}" for line in _nodes(profile.nodes))
+        yield from indented(_nodes(profile.nodes), 4)
 
 
-def _settings(profile: ServiceProfileRow) -> Iterator[str]:
+def _settings(profile: ServiceProfileRow) -> Iterator[Block]:
     for indicator, target in profile.targets.items():
         unit = _UNITS.get(indicator, "")
         yield f"target {clean(indicator)}: {target:g} {unit}".rstrip()
@@ -113,15 +115,15 @@ def _settings(profile: ServiceProfileRow) -> Iterator[str]:
         yield from _left_alone("the weight", profile.weight_percent, profile.weight_baseline)
 
 
-def _left_alone(what: str, percent: int | None, pods: list[str]) -> Iterator[str]:
+def _left_alone(what: str, percent: int | None, pods: list[str]) -> Iterator[Block]:
     if percent:
         named = _listed(pods, _MOST_PODS) if pods else "no pods yet"
         yield f"left alone by {what} ({percent} %): {named}"
 
 
-def _nodes(nodes: Mapping[str, int]) -> Iterator[str]:
+def _nodes(nodes: Mapping[str, int]) -> Iterator[Block]:
     rows = [(clean(node) or UNKNOWN, str(pods)) for node, pods in list(nodes.items())[:_MOST_NODES]]
-    yield from table([("NODE", "PODS"), *rows], words=(0,))
+    yield table([("NODE", "PODS"), *rows], words=(0,))
     if len(nodes) > _MOST_NODES:
         yield f"… and {len(nodes) - _MOST_NODES} more (--json shows all)"
 

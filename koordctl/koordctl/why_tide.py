@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from koordctl import cluster_client
+from koordctl.errors import AskError
+from koordctl.output.result import CommandOutput
 from koordctl.render import clean
-from koordctl.status_client import AskError
 
 if TYPE_CHECKING:
     from koord_kube.client import Client
@@ -27,13 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     cluster_client.add_arguments(parser)
 
 
-def run(arguments: argparse.Namespace) -> Iterator[str]:
+def run(arguments: argparse.Namespace) -> CommandOutput:
     """Explain where a node is. Raises AskError."""
     node, pool = cluster_client.ask_cluster(arguments, lambda api: _ask(api, arguments.node))
-    if arguments.json:
-        yield json.dumps({"node": node, "pool": pool}, indent=2, ensure_ascii=False)
-    else:
-        yield from lines(node, pool)
+    return CommandOutput({"node": node, "pool": pool}, lines(node, pool))
 
 
 async def _ask(api: Client, name: str) -> tuple[Json, Json | None]:

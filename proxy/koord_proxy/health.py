@@ -8,6 +8,8 @@ from concurrent.futures import Future
 from threading import Lock
 from typing import Any
 
+from koord_model.version import VERSION
+from koord_service.program_start import STARTED_AT
 from koord_service.status import Query, StatusPage, json_page
 
 from koord_proxy.contract.runtime_client import RuntimeCallError, RuntimeClient
@@ -68,6 +70,8 @@ class Health:
         well = well and all(server["breaker"] == "closed" for server in servers)
         return json_page(
             {
+                "version": VERSION,
+                "started_at": STARTED_AT,
                 "status": "ok" if well else "degraded",
                 "backend": backend or "ok",
                 "database": database or "ok",

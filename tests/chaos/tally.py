@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 import grpc
-from koordctl.columns import table
+from koordctl.output.tables import plain, table
 
 Code = grpc.StatusCode
 
@@ -119,5 +119,5 @@ class Report:
         rows += [("  its descriptors", f"{before.descriptors} → {after.descriptors}")]
         rows += [("HAVOC", str(sum(tally.havoc.values())))]
         rows += [(f"  {name}", str(number)) for name, number in sorted(tally.havoc.items())]
-        yield from table(rows)
+        yield from plain([table(rows)])
         yield from tally.evidence

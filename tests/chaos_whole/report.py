@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from koordctl.columns import table
+from koordctl.output.tables import plain, table
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Report:
         if self.checks:
             rows = [("CHECK", "SECONDS")]
             rows += [(name, f"{seconds:.1f}") for name, seconds in self.checks.items()]
-            yield from table(rows)
+            yield from plain([table(rows)])
             yield ""
         yield f"{self.replaced} pods replaced; {self.rejected} more: the kubelet had no room"
         yield "Seconds until every pod was right again:"
@@ -36,5 +36,5 @@ class Report:
         for name, taken in self.faults.items():
             figures = (statistics.median(taken), max(taken))
             rows.append((name, str(len(taken)), *(f"{one:.1f}" for one in figures)))
-        yield from table(rows)
+        yield from plain([table(rows)])
         yield from (f"WRONG: {one}" for one in self.wrong)

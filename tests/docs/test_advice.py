@@ -17,7 +17,7 @@ import koord_scheduler.program.settings
 import koordlet.agent.ignored_flags
 import pytest
 from koord_service.settings import flag_of
-from koordctl.main import _parser
+from koordctl.commands import parser
 from koordlet.agent.feature_gates import OF_PLUGINS
 
 from tests.docs.words import ROOT
@@ -53,7 +53,7 @@ def _commands(
                 yield from _commands(below, (*path, name))
 
 
-COMMANDS = dict(_commands(_parser()))
+COMMANDS = dict(_commands(parser()))
 
 
 def _flags() -> Iterator[str]:
@@ -69,8 +69,8 @@ def _flags() -> Iterator[str]:
         koordlet.agent.ignored_flags.IGNORED,
     ):
         yield from (f"--{name}" for name in ignored.names)
-    for parser in COMMANDS.values():
-        yield from (flag for action in parser._actions for flag in action.option_strings)
+    for command in COMMANDS.values():
+        yield from (flag for action in command._actions for flag in action.option_strings)
 
 
 FLAGS = {*_flags(), "--flag"}

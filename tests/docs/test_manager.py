@@ -20,6 +20,7 @@ from koord_manager.webhooks.table import TABLE
 from koord_model.keys import ANNOTATION_BATCH_WHY
 from koord_serving.admission.metrics import AdmissionOutcome
 from koordctl.koordlet_documents import WhyDocument
+from koordctl.output.tables import plain
 from koordctl.proxy_documents import read
 
 from koordctl import why_node
@@ -139,7 +140,7 @@ def _without_times(text: str) -> str:
 
 def test_the_example_is_what_koordctl_shows(fleet: Fleet) -> None:
     answer = json.dumps(why_document(fleet, "node-7", 1795312553.0, {})).encode()
-    shown = "\n".join(why_node.lines(read(answer, WhyDocument), "batch-cpu", 10))
+    shown = "\n".join(plain(why_node.lines(read(answer, WhyDocument), "batch-cpu", 10)))
     assert _without_times(block(PAGE, "why")) == _without_times(shown)
 
 

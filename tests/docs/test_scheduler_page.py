@@ -20,6 +20,7 @@ from koord_scheduler.objects.node import Node, NodeSpec, NodeStatus, Taint
 from koord_scheduler.program.explanation import Document
 from koord_scheduler.program.make_scheduler import make_scheduler
 from koord_scheduler.program.replay import replay
+from koordctl.output.tables import plain
 from koordctl.placement_text import scheduled_lines, waiting_lines
 from koordctl.replay import lines as replay_lines
 from koordctl.scheduler_documents import PlacementDocument, ReplayDocument
@@ -52,7 +53,7 @@ def test_why_a_pod_waits() -> None:
     made = shop()
     pod = made.pod("web-0", "4500m")
     made.scheduler.decide(NOW.monotonic)
-    shown = [*waiting_lines(read(made.why(pod)), datetime.UTC)]
+    shown = plain(waiting_lines(read(made.why(pod)), datetime.UTC))
     assert block(PAGE, "pending").rstrip("\n").splitlines() == shown
 
 
@@ -87,7 +88,7 @@ def test_a_profile_with_gangs() -> None:
 
 
 def test_why_a_pod_is_where_it_is() -> None:
-    shown = [*scheduled_lines(read(shop().why_placed("used-2", "1800m")))]
+    shown = plain(scheduled_lines(read(shop().why_placed("used-2", "1800m"))))
     assert block(PAGE, "scheduled").rstrip("\n").splitlines() == shown
 
 
@@ -140,5 +141,5 @@ def recording() -> list[bytes]:
 
 def test_what_another_profile_would_have_done() -> None:
     found = replay(recording, MOST_ALLOCATED)
-    shown = [*replay_lines(msgspec.convert(found, ReplayDocument), zone=datetime.UTC)]
+    shown = plain(replay_lines(msgspec.convert(found, ReplayDocument), zone=datetime.UTC))
     assert block(PAGE, "replay").rstrip("\n").splitlines() == shown

@@ -13,6 +13,7 @@ from tests.support.kube_api import KubeApi
 from tests.support.observed import busy_node
 
 HEALTH: dict[str, Any] = {
+    "version": "0.1.0",
     "status": "degraded",
     "backend": "ok",
     "database": "ok",

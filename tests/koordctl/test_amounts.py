@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koordctl.amounts import bar, cores, formatter, memory, percent, share, sparkline
-from koordctl.columns import table
+from koordctl.output.tables import plain, table
 
 GIB = 1 << 30
 
@@ -93,7 +93,7 @@ def test_units(unit: str, text: str) -> None:
 
 def test_tables_put_words_left_and_numbers_right() -> None:
     rows = [("POD", "CPU", "WHY"), ("a", "1.00", ""), ("long-name", "12.00", "x y")]
-    assert list(table(rows, words=(0, 2))) == [
+    assert plain([table(rows, words=(0, 2))]) == [
         "POD          CPU  WHY",
         "a           1.00",
         "long-name  12.00  x y",

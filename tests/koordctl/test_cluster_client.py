@@ -39,22 +39,23 @@ async def test_of_one_namespace_or_of_all(ctl: Ctl) -> None:
 
 @pytest.mark.usefixtures("recommendations")
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("code", "arguments", "said"),
     [
         (
+            1,
             ["web"],
             (
                 "recommendations default/web: 404 "
                 'recommendations.analysis.koordinator.sh "web" not found'
             ),
         ),
-        (["web", "-A"], "leave out --all-namespaces"),
-        (["--kubeconfig", "/nonexistent/file"], "/nonexistent/file: No such file or directory"),
+        (2, ["web", "-A"], "leave out --all-namespaces"),
+        (1, ["--kubeconfig", "/nonexistent/file"], "/nonexistent/file: No such file or directory"),
     ],
 )
-async def test_what_is_not_there(ctl: Ctl, arguments: list[str], said: str) -> None:
-    code, out, error = await ctl("recommend", *arguments)
-    assert (code, out, len(error.splitlines())) == (1, "", 1)
+async def test_what_is_not_there(ctl: Ctl, code: int, arguments: list[str], said: str) -> None:
+    failed, out, error = await ctl("recommend", *arguments)
+    assert (failed, out, len(error.splitlines())) == (code, "", 1)
     assert said in error
 
 

@@ -37,7 +37,8 @@ def test_shown_as_yaml_without_references_and_as_json(capsys: pytest.CaptureFixt
     assert list(yaml.safe_load_all(out)) == list(DEFINITIONS)
     assert "&id" not in out
     main(["crds", "show", "--json"])
-    assert json.loads(capsys.readouterr().out) == list(DEFINITIONS)
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["kind"], shown["items"]) == ("List", list(DEFINITIONS))
 
 
 async def test_installed_once_and_then_as_they_should_be(api: KubeApi, ctl: Ctl) -> None:

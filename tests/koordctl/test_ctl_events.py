@@ -12,6 +12,7 @@ from koord_host.resource_executor.journal import ChangeEntry, Journal
 from koord_service.status import MakePage, StatusPage, StatusServer, json_page
 from koordctl.events import event_lines
 from koordctl.koordlet_documents import EventRow
+from koordctl.output.tables import plain
 from koordlet.http_api.journal import JournalPages
 from koordlet.http_api.routes import events_page
 
@@ -72,14 +73,14 @@ def test_more_than_koordlet_gives_at_once(changing: str, journal: Path, run: Run
         str(number) for number in range(2099, 0, -1)
     ]
     found = json.loads("\n".join(reported(run, changing, "-n", "2099", "--json")))
-    assert len(found["Events"]) == 2099
-    assert found["NextPageToken"]
-    assert (found["Events"][0]["reason"], found["Events"][0]["why"]) == (
+    assert len(found["events"]) == 2099
+    assert found["nextPageToken"]
+    assert (found["events"][0]["reason"], found["events"][0]["why"]) == (
         "UpdateCgroups",
         "why 2099",
     )
     found = json.loads("\n".join(reported(run, changing, "-n", "5000", "--json")))
-    assert (len(found["Events"]), found["NextPageToken"]) == (2100, "")
+    assert (len(found["events"]), found["nextPageToken"]) == (2100, "")
 
 
 def test_of_one_pod(changing: str, journal: Path, run: Run) -> None:
@@ -152,7 +153,7 @@ def test_lines() -> None:
             message="cpu_shares 2 → 512 (p)",
         ),
     ]
-    header, *rows = (line.split("  ") for line in event_lines(events, zone=datetime.UTC))
+    header, *rows = (line.split("  ") for line in plain(event_lines(events, zone=datetime.UTC)))
     cells = [[cell.strip() for cell in row if cell.strip()] for row in rows]
     assert header[0] == "TIME"
     assert cells == [

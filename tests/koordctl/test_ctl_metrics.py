@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from koordctl.koordlet_documents import SeriesDocument, SeriesRow
 from koordctl.metrics import query_lines
+from koordctl.output.tables import plain
 
 from tests.koordctl.conftest import Failing, Run
 
@@ -50,7 +51,7 @@ def test_what_koordlet_refuses(koordlet: str, failing: Failing, argv: str, words
 
 
 def test_nothing_measured() -> None:
-    lines = list(query_lines(SeriesDocument("node_psi", 0.0, [], window_seconds=60)))
+    lines = plain(query_lines(SeriesDocument("node_psi", 0.0, [], window_seconds=60)))
     assert lines == ["node_psi: nothing measured in the last 60 s."]
 
 
@@ -58,7 +59,7 @@ def test_series_left_out_are_said() -> None:
     found = SeriesDocument(
         "x", 0.0, [SeriesRow(values={"avg": 1.0})], window_seconds=90, left_out=7
     )
-    assert list(query_lines(found)) == [
+    assert plain(query_lines(found)) == [
         "SERIES  AVG  OVER 90 S",
         "node      1",
         "7 more series not shown; give LABEL=VALUE to select some.",

@@ -14,6 +14,7 @@ from koordctl.koordlet_documents import (
     StateRow,
 )
 from koordctl.node import node_lines
+from koordctl.output.tables import plain
 
 from tests.koordctl.conftest import Run
 
@@ -44,7 +45,7 @@ def test_a_busy_node(koordlet: str, run: Run) -> None:
 
 
 def test_a_node_of_which_nothing_is_known() -> None:
-    lines = list(node_lines(NodeDocument("", 0.0), datetime.UTC))
+    lines = plain(node_lines(NodeDocument("", 0.0), datetime.UTC))
     assert lines[0] == "this node at 1970-01-01 00:00:00"
     assert "CPU       – of – cores (–), of which system –" in lines
     assert lines[-1] == "No collectors."
@@ -62,7 +63,7 @@ def test_a_node_of_which_nothing_is_known() -> None:
     ],
 )
 def test_how_the_runtime_makes_weights(weights: CPUWeights, words: list[str]) -> None:
-    lines = list(node_lines(NodeDocument("", 0.0, cpu_weights=weights), datetime.UTC))
+    lines = plain(node_lines(NodeDocument("", 0.0, cpu_weights=weights), datetime.UTC))
     [line] = [one for one in lines if one.startswith("weights ")]
     assert all(word in line for word in words)
 
@@ -76,7 +77,7 @@ def test_words_from_elsewhere_cannot_drive_the_terminal() -> None:
         reports={"r\x07": ReportRow("\x1b[2J", "\x07", problem="\x1b")},
         jobs=[JobRow("j\x07", "t\x1b", "o\x1b", "\x1b")],
     )
-    text = "\n".join(node_lines(node, datetime.UTC))
+    text = "\n".join(plain(node_lines(node, datetime.UTC)))
     assert "\x1b" not in text
     assert "\x07" not in text
     assert "x y" in text

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from koordctl.errors import AskError
 from koordctl.koordlet_documents import SeriesDocument, SeriesRow
 from koordctl.main import main
-from koordctl.status_client import AskError
+from koordctl.output.tables import plain
 
 from koordctl import local_devices
 from tests.support.recorded_tools import pci_tree
@@ -61,7 +62,7 @@ def test_what_there_is_who_uses_it_and_what_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "ic-device-tmp").mkdir()
     found = local_devices.documents(str(tmp_path), rdma_tree(), "", BEFORE)
     assert [one["pods"] for one in found] == [["shop/trainer"], [], []]
-    _, first, second, card = local_devices.lines(found)
+    _, first, second, card = plain(local_devices.lines(found))
     assert first.split() == [
         *("nvidia", "0", "A100", "gpu-core", "100", "yes", "1", "pci0000:80", "0000:81:00.0"),
         *("NVLink:1,2", "shop/trainer"),
@@ -78,7 +79,7 @@ def test_what_nobody_confirms_is_stale(tmp_path: Path) -> None:
 
 def test_no_device_and_no_file(tmp_path: Path) -> None:
     found = local_devices.documents(str(tmp_path / "x"), TextTree(), "/nowhere", AFTER)
-    assert "No device found" in next(local_devices.lines(found))
+    assert "No device found" in plain(local_devices.lines(found))[0]
     (tmp_path / "a").write_text("{")
     with pytest.raises(AskError, match="cannot be read"):
         local_devices.documents(str(tmp_path), TextTree(), "/nowhere", AFTER)

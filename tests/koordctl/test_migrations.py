@@ -9,6 +9,7 @@ import pytest
 from koord_kube.protocol.resources import POD_MIGRATION_JOBS
 from koordctl.amounts import UNKNOWN
 from koordctl.migrations import lines
+from koordctl.output.tables import plain
 
 from tests.koordctl.conftest import Ctl
 from tests.support.kube_api import KubeApi
@@ -47,7 +48,7 @@ def jobs(api: KubeApi) -> KubeApi:
 
 def test_a_line_for_each_with_what_is_known(jobs: KubeApi) -> None:
     found = [one for key, one in jobs.objects.items() if key.resource == POD_MIGRATION_JOBS]
-    header, new, old, lost = lines(found, lambda: 1767225690.0)
+    header, new, old, lost = plain(lines(found, lambda: 1767225690.0))
     assert header.split() == ["NAME", "PHASE", "POD", "NODE", "NEW", "POD", "AGE", "BY", "WHY"]
     assert new.split(maxsplit=7) == [
         *("new", "Pending", "shop/a", UNKNOWN, UNKNOWN, "30s", "LowNodeLoad"),

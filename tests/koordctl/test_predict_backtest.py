@@ -1,13 +1,15 @@
 import dataclasses
 import functools
 import gzip
-import json
 from pathlib import Path
 
 import pytest
 from koord_prediction.backtest import Backtest, PredictionMethod
-from koordctl.backtest_options import BacktestError, BacktestOptions
-from koordctl.predict_backtest import MOST_BYTES, as_json, lines, read, run
+from koordctl.backtest_options import BacktestOptions
+from koordctl.errors import AskError, UsageError
+from koordctl.output.documents import from_value
+from koordctl.output.tables import plain
+from koordctl.predict_backtest import MOST_BYTES, lines, read, run
 
 HEADER = "time,pod,priority,request_cpu,request_memory,cpu,memory\n"
 SHORT = BacktestOptions(horizon=120, cold_start_duration=120)
@@ -25,7 +27,7 @@ def trace(tmp_path: Path) -> Path:
 
 
 def test_the_result_of_a_trace(trace: Path) -> None:
-    text = list(lines(run(str(trace), SHORT)))
+    text = plain(lines(run(str(trace), SHORT)))
     assert (
         text[0]
         == "10 steps of 1 min, 1 pods. Evaluated: 6 windows of 2 min, after the first 2 min."
@@ -45,10 +47,10 @@ def test_gzip_is_the_same_and_json_is_for_programs(trace: Path, tmp_path: Path) 
     packed.write_bytes(gzip.compress(trace.read_bytes()))
     plain = run(str(trace), SHORT)
     assert run(str(packed), SHORT) == plain
-    found = json.loads(as_json(plain))
+    found = from_value(plain)
     assert found["windows"] == 6
     assert found["scores"].keys() == {"cpu", "memory"}
-    assert found["scores"]["memory"]["requests"]["mean_over"] == 3 * 2**30
+    assert found["scores"]["memory"]["requests"]["meanOver"] == 3 * 2**30
 
 
 @functools.cache
@@ -98,7 +100,7 @@ def test_what_cannot_be_read_is_reported_with_its_name(
 ) -> None:
     path = tmp_path / "trace"
     path.write_bytes(content)
-    with pytest.raises(BacktestError) as reported:
+    with pytest.raises(AskError) as reported:
         run(str(path), SHORT)
     assert str(reported.value).startswith(f"{path}: ")
     assert why in str(reported.value)
@@ -106,13 +108,13 @@ def test_what_cannot_be_read_is_reported_with_its_name(
 
 
 def test_no_such_file_and_a_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(BacktestError, match="nothing: No such file or directory"):
+    with pytest.raises(AskError, match="nothing: No such file or directory"):
         read(str(tmp_path / "nothing"))
     assert MOST_BYTES > 100 << 20
     monkeypatch.setattr("koordctl.predict_backtest.MOST_BYTES", 1 << 20)
     path = tmp_path / "bomb.gz"
     path.write_bytes(gzip.compress(bytes(2 << 20)))
-    with pytest.raises(BacktestError, match="more than 1 MiB unpacked"):
+    with pytest.raises(AskError, match="more than 1 MiB unpacked"):
         read(str(path))
 
 
@@ -127,6 +129,6 @@ def test_no_such_file_and_a_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_options_that_cannot_be(change: dict[str, float], why: str) -> None:
-    with pytest.raises(BacktestError) as reported:
+    with pytest.raises(UsageError) as reported:
         run("", dataclasses.replace(BacktestOptions(), **change))
     assert str(reported.value).startswith(why)

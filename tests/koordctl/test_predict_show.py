@@ -12,6 +12,7 @@ from koordctl.koordlet_documents import (
     PredictorRow,
     ResourceUsage,
 )
+from koordctl.output.tables import plain
 from koordctl.predict_show import by_cpu, head_lines, pod_lines
 
 from tests.koordctl.conftest import Run
@@ -54,9 +55,9 @@ def test_pods_without_a_model_come_last() -> None:
 
 
 def test_before_anything_is_learnt() -> None:
-    lines = list(head_lines(PredictionsDocument(0.0, []), datetime.UTC))
+    lines = plain(head_lines(PredictionsDocument(0.0, []), datetime.UTC))
     assert lines == ["this node  00:00:00  no training since koordlet started"]
-    assert list(pod_lines([])) == ["", "No pods to show."]
+    assert plain(pod_lines([])) == ["", "No pods to show."]
 
 
 def test_what_is_not_known() -> None:
@@ -67,7 +68,7 @@ def test_what_is_not_known() -> None:
         predictors={"minPredictor": PredictorRow(ResourceUsage(1.0, 1 << 30))},
         models=[Model("sys")],
     )
-    lines = [" ".join(line.split()) for line in head_lines(found, datetime.UTC)]
+    lines = [" ".join(line.split()) for line in plain(head_lines(found, datetime.UTC))]
     assert lines[0].endswith("trained 0 s ago")
     assert "minPredictor 1.00 1.0 GiB – –" in lines
     assert f"sys {' '.join(['–'] * 10)}" in lines
@@ -78,7 +79,7 @@ def test_names_cannot_drive_the_terminal() -> None:
     found = PredictionsDocument(
         0.0, pods, node="\x1b", predictors={"\x1b": PredictorRow()}, models=[Model("\x07")]
     )
-    text = "\n".join([*head_lines(found, datetime.UTC), *pod_lines(pods)])
+    text = "\n".join([*plain(head_lines(found, datetime.UTC)), *plain(pod_lines(pods))])
     assert "\x1b" not in text
     assert "\x07" not in text
     assert "b c/a" in text

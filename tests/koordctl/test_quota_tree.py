@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from koord_model.keys import ANNOTATION_QUOTA_RUNTIME
+from koordctl.output.tables import plain
 from koordctl.quota_tree import documents_of, lines
 
 from tests.support.quota_cluster import quota_object
@@ -22,14 +23,16 @@ def shown(name: str, used: str, runtime: str, *spec: Any, **labels: str) -> dict
 
 def test_children_are_below_their_parents_with_a_bar_and_their_lenders() -> None:
     found = list(
-        lines(
-            [
-                shown("b", "1", "1", "8", "4", "org"),
-                shown("org", "8", "8", "8", "8", ""),
-                shown("a", "7", "7", "8", "4", "org"),
-                shown("lost", "0", "0", "2", "0", "gone"),
-                shown("koordinator-default-quota", "3", "0", str(1 << 60), "0", ""),
-            ]
+        plain(
+            lines(
+                [
+                    shown("b", "1", "1", "8", "4", "org"),
+                    shown("org", "8", "8", "8", "8", ""),
+                    shown("a", "7", "7", "8", "4", "org"),
+                    shown("lost", "0", "0", "2", "0", "gone"),
+                    shown("koordinator-default-quota", "3", "0", str(1 << 60), "0", ""),
+                ]
+            )
         )
     )
     assert [line.split("  ")[0].strip() for line in found[1:]] == [
@@ -47,12 +50,12 @@ def test_children_are_below_their_parents_with_a_bar_and_their_lenders() -> None
 
 
 def test_no_quota_is_said() -> None:
-    assert list(lines([])) == ["No ElasticQuota found."]
+    assert plain(lines([])) == ["No ElasticQuota found."]
 
 
 def test_what_is_used_beyond_the_limit_is_flagged() -> None:
     over, fine = list(
-        lines([shown("a", "9", "7", "8", "4", ""), shown("b", "1", "1", "2", "1", "")])
+        plain(lines([shown("a", "9", "7", "8", "4", ""), shown("b", "1", "1", "2", "1", "")]))
     )[1:]
     assert "over by 2" in over
     assert "over" not in fine
@@ -62,6 +65,6 @@ def test_a_schedulers_page_is_shown_as_the_quotas_of_the_api() -> None:
     amounts = {"max": {"cpu": "8"}, "min": {"cpu": "2"}, "runtime": {"cpu": "3"}}
     team = {**amounts, "used": {"cpu": "4"}, "parentName": "org"}
     page = {"org": {"max": {"cpu": "8"}, "parentName": "koordinator-root-quota"}, "team": team}
-    rows = [line.split() for line in lines(documents_of(page))]
+    rows = [line.split() for line in plain(lines(documents_of(page)))]
     assert rows[2][:6] == ["team", "cpu", "4", "3", "2", "8"]
     assert "over by 1" in " ".join(rows[2])

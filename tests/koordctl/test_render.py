@@ -1,6 +1,7 @@
 import datetime
 
 import msgspec
+from koordctl.output.tables import plain
 from koordctl.proxy_documents import (
     ContainerHooks,
     HookServerRow,
@@ -14,7 +15,7 @@ from koordctl.render import pod_lines, status_lines
 
 
 def test_status(health: bytes) -> None:
-    assert list(status_lines(read(health, ProxyStatus), "127.0.0.1:9319")) == [
+    assert plain(status_lines(read(health, ProxyStatus), "127.0.0.1:9319")) == [
         "koord-runtime-proxy at 127.0.0.1:9319: degraded",
         "",
         "backend      ok",
@@ -31,21 +32,21 @@ def test_status(health: bytes) -> None:
 
 
 def test_status_of_a_proxy_that_has_just_begun() -> None:
-    lines = list(status_lines(ProxyStatus("ok", pods=1), "/s"))
+    lines = plain(status_lines(ProxyStatus("ok", pods=1), "/s"))
     assert "records      1 pod, 0 containers; not yet compared with the runtime" in lines
     assert lines[-1] == "No hook server is registered: all calls pass unchanged."
 
 
 def test_states_and_stages_not_known_here() -> None:
     servers = [HookServerRow("a", breaker="ajar"), HookServerRow("b", breaker="half_open")]
-    *_, first, second = status_lines(ProxyStatus("ok", hook_servers=servers), "/s")
+    *_, first, second = plain(status_lines(ProxyStatus("ok", hook_servers=servers), "/s"))
     assert first.split() == ["a", "ajar", "none"]
     assert "half open (one trial call)" in second
 
 
 def test_pods(pods: bytes) -> None:
     known = read(pods, list[PodHooks])
-    assert list(pod_lines(known, datetime.UTC)) == [
+    assert plain(pod_lines(known, datetime.UTC)) == [
         "POD / CONTAINER  HOOKS",
         "shop/web         managed",
         "  app            managed",
@@ -57,15 +58,15 @@ def test_pods(pods: bytes) -> None:
         ),
         "  sidecar        managed",
     ]
-    assert len(list(pod_lines(unmanaged(known), datetime.UTC))) == 4
+    assert len(plain(pod_lines(unmanaged(known), datetime.UTC))) == 4
 
 
 def test_times_are_those_of_the_zone_and_nothing_to_show() -> None:
     pod = PodHooks("p", "ns/p", managed=False, missed=[MissedHook("S", "koordlet", "away", 0.0)])
-    *_, line = pod_lines([pod], datetime.timezone(datetime.timedelta(hours=2)))
+    *_, line = plain(pod_lines([pod], datetime.timezone(datetime.timedelta(hours=2))))
     assert line.split(maxsplit=2) == ["1970-01-01", "02:00:00", "S of koordlet: away"]
-    assert list(pod_lines([])) == ["No pods are known."]
-    assert list(pod_lines([], only_unmanaged=True)) == ["No pod missed a hook."]
+    assert plain(pod_lines([])) == ["No pods are known."]
+    assert plain(pod_lines([], only_unmanaged=True)) == ["No pod missed a hook."]
 
 
 def test_others_words_stay_on_their_line_and_leave_the_terminal_alone() -> None:
@@ -73,8 +74,8 @@ def test_others_words_stay_on_their_line_and_leave_the_terminal_alone() -> None:
     pod = PodHooks(
         "p", "ns/p", managed=False, missed=[nasty], containers=[ContainerHooks("c", "x\ty")]
     )
-    lines = list(pod_lines([pod], datetime.UTC))
+    lines = plain(pod_lines([pod], datetime.UTC))
     assert all(line.isprintable() for line in lines)
     assert lines[2].endswith("a b�[2Jc �d")
     status = msgspec.structs.replace(ProxyStatus("ok"), backend="away\nnow")
-    assert "backend      away now" in status_lines(status, "/s")
+    assert "backend      away now" in plain(status_lines(status, "/s"))

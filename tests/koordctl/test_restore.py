@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from koord_host import detect
+from koord_host import detect, kernel
 from koord_host.knobs.layout import Driver, Layout
 from koord_host.knobs.table import KNOBS
 from koord_host.planning.desired_values import DesiredValue, Owner, Priority, Target
@@ -16,7 +16,9 @@ from koord_host.resource_executor.executor import Executor
 from koord_host.resource_executor.journal import Journal
 from koord_host.resource_executor.restore import RestoreOutcome, RestoreResult
 from koord_model.resctrl import CacheWays, ResctrlLimits
-from koordctl.restore import RestoreError, put_back, report_json, report_lines
+from koordctl.errors import AskError
+from koordctl.output.tables import plain
+from koordctl.restore import document, put_back, report_lines
 
 from koordctl import main as program
 from tests.support.fake_cgroupfs import FakeCgroupfs
@@ -68,7 +70,7 @@ def test_everything_is_put_back_and_journalled(files: FakeCgroupfs, state: str) 
         ("restore", "cpu.shares", 512, 1024),
     ]
     assert put_back(files, state, print) == []
-    [line] = report_lines([])
+    [line] = plain(report_lines([]))
     # It did change something since the machine started, and that is restored.
     assert line.startswith("Nothing to restore")
     assert "since the machine started" not in line
@@ -89,9 +91,7 @@ def test_a_place_outside_of_groups_is_left(files: FakeCgroupfs, state: str) -> N
 
 def test_while_koordlet_runs(files: FakeCgroupfs, state: str) -> None:
     running = BaselineStore(f"{state}/originals.db")
-    with pytest.raises(
-        RestoreError, match=r"koordlet is running.*systemctl stop koordlet.*-on-stop"
-    ):
+    with pytest.raises(AskError, match=r"koordlet is running.*systemctl stop koordlet.*-on-stop"):
         put_back(files, state, print)
     running.close()
     assert shares(files) == "512"
@@ -100,7 +100,7 @@ def test_while_koordlet_runs(files: FakeCgroupfs, state: str) -> None:
 def test_where_nothing_can_be_done(
     files: FakeCgroupfs, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(RestoreError, match=r"has no originals.db.*--state"):
+    with pytest.raises(AskError, match=r"has no originals.db.*--state"):
         put_back(files, f"{tmp_path}/none", print)
     assert not (tmp_path / "none").exists()
     with pytest.raises(SystemExit) as left:
@@ -112,10 +112,10 @@ def test_where_nothing_can_be_done(
 
     with monkeypatch.context() as patch:
         patch.setattr(detect, "cgroup_version", none)
-        with pytest.raises(RestoreError, match="no cgroups"):
+        with pytest.raises(AskError, match="no cgroups"):
             put_back(files, state, print)
     Path(f"{state}/originals.db").write_bytes(b"nothing of the kind" * 100)
-    with pytest.raises(RestoreError, match="was corrupt"):
+    with pytest.raises(AskError, match="was corrupt"):
         put_back(files, state, print)
 
 
@@ -131,7 +131,7 @@ REPORT = [
 
 
 def test_the_report_for_people() -> None:
-    lines = list(report_lines(REPORT))
+    lines = plain(report_lines(REPORT))
     assert lines[0].split() == ["GROUP", "KNOB", "WAS", "NOW", "RESULT"]
     assert lines[1].split() == [GROUP, "cpu.shares", "512", "1024", "restored"]
     assert lines[2].endswith("7    7     skipped: changed by somebody else since")
@@ -143,13 +143,13 @@ def test_the_report_for_people() -> None:
 
 
 def test_the_report_of_a_dry_run(files: FakeCgroupfs, state: str) -> None:
-    lines = list(report_lines(put_back(files, state, print, dry_run=True), dry_run=True))
+    lines = plain(report_lines(put_back(files, state, print, dry_run=True), dry_run=True))
     now, would_be = lines[0].index("NOW"), lines[0].index("WOULD BE")
     [row] = [line for line in lines if "cpu.shares" in line]
     assert row[now:would_be].strip() == shares(files) == "512"
     assert row[would_be:].split() == ["1024", "would", "be", "restored"]
     assert lines[-1] == "2 would be restored."
-    *_, last = report_lines(REPORT[3:])
+    *_, last = plain(report_lines(REPORT[3:]))
     assert last == "0 restored, 1 unchanged, 1 in cgroups that no longer exist."
 
 
@@ -157,13 +157,13 @@ def test_a_name_with_control_characters_stays_one_line() -> None:
     one = RestoreResult(
         Target("a\x1b[31m\nb" + "c" * 100, "file"), RestoreOutcome.RESTORED, None, "x"
     )
-    lines = list(report_lines([one]))
+    lines = plain(report_lines([one]))
     assert "\x1b" not in "".join(lines)
     assert lines[1].startswith("…")
 
 
 def test_the_report_for_programs() -> None:
-    first = json.loads(report_json(REPORT))[0]
+    first = document(REPORT)[0]
     assert first == {
         "group": GROUP,
         "knob": "cpu.shares",
@@ -176,7 +176,7 @@ def test_the_report_for_programs() -> None:
 
 @pytest.fixture
 def on_fake(files: FakeCgroupfs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.setattr(program, "KernelFilesystem", lambda _roots: files)
+    monkeypatch.setattr(kernel, "KernelFilesystem", lambda _roots: files)
     return monkeypatch
 
 

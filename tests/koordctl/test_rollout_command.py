@@ -115,7 +115,7 @@ async def test_mistakes_have_a_way_out(api: KubeApi, ctl: Ctl) -> None:
     put(api)
     code, _, error = await ctl("rollout", "pause", "ofload")
     assert code == 1
-    assert error.endswith('has no entry "ofload"; did you mean "offload"?\n')
+    assert error.endswith('has no entry "ofload"; did you mean offload?\n')
     api.delete(CONFIG_MAPS, f"{NAME}-rollout", NAMESPACE)
     code, _, error = await ctl("rollout", "status")
     assert code == 1

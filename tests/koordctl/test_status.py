@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from koord_kube.protocol.resources import LEASES, PODS
 from koord_service.status import StatusServer, json_page
 from koordctl.main import main
 from koordctl.status import NO_HOOKS
@@ -22,6 +23,8 @@ NO_NRI = {"connected": False, "reason": "/run/nri/nri.sock: no runtime listens t
 REGISTRATION = "/etc/runtime/hookserver.d/koordlet.json"
 KOORDLET: dict[str, Any] = {
     "version": "0.1.0",
+    "started_at": 1_767_225_600.0,
+    "mode": "dry run",
     "health": {"status": "degraded", "reasons": ["report NodeMetric: 403"]},
     "hooks": {
         "socket": "/run/koordlet/koordlet.sock",
@@ -31,6 +34,9 @@ KOORDLET: dict[str, Any] = {
         "nri": NRI,
     },
 }
+
+NAMESPACE = "koordinator-system"
+PLACES = ("node", "cluster")
 
 Status = Callable[..., tuple[object, str, str]]
 
@@ -62,14 +68,28 @@ def serving(serve: Serve, nri: dict[str, Any]) -> StatusServer:
     return serve(**{"v1/status": json_page(page)})
 
 
+def rows(out: str) -> dict[tuple[str, str], str]:
+    """The rest of each program's row by its name and place."""
+    table, *_ = out.split("\n\n")
+    cells = [line.split(maxsplit=2) for line in table.splitlines()]
+    return {(program, place): rest for program, place, rest in cells if place in PLACES}
+
+
 def test_the_proxy_and_koordlet(status: Status, serve: Serve) -> None:
     proxy, koordlet = serve(healthz=json_page(HEALTH)), serving(serve, NO_NRI)
-    code, out, err = status(proxy=proxy, koordlet=koordlet)
+    code, out, err = status("node", proxy=proxy, koordlet=koordlet)
     assert (code, err) == (0, "")
+    found = rows(out)
+    assert found["koord-runtime-proxy", "node"].split() == ["0.1.0", "degraded", *"–" * 3]
+    assert found["koordlet", "node"].startswith("0.1.0    degraded, dry run  20")
+    assert "koordlet (node): report NodeMetric: 403\n" in out
+    hint = "  → restart it, or koordctl hooks remove koordlet if it will not come back\n"
+    assert f"hook server koordlet does not answer: its calls are not made\n{hint}" in out
     first, second = out.split("\n\nkoordlet ")
-    assert first.startswith(f"koord-runtime-proxy at {proxy.address}: degraded\n")
+    assert f"\n\nkoord-runtime-proxy at {proxy.address}: degraded\n" in first
     assert second.splitlines() == [
         f"0.1.0 at {koordlet.address}: degraded",
+        "DRY RUN: decides all, and writes and reports nothing; koordctl why shows what it would do",
         "",
         "problem      report NodeMetric: 403",
         "plugins      batchresource, groupidentity",
@@ -79,64 +99,82 @@ def test_the_proxy_and_koordlet(status: Status, serve: Serve) -> None:
 
 
 def test_a_node_with_nri_needs_no_proxy(status: Status, serve: Serve) -> None:
-    code, out, err = status(koordlet=serving(serve, NRI))
+    code, out, err = status("node", koordlet=serving(serve, NRI))
     assert (code, err) == (0, "")
-    first, *_, last = out.splitlines()
-    assert first.startswith("koord-runtime-proxy: none at /")
-    assert first.endswith("; not needed, since koordlet uses NRI")
-    assert last == "NRI          connected to /run/nri/nri.sock, 12 calls"
-
-
-def test_a_proxy_alone_with_plugins_of_its_own(status: Status, serve: Serve) -> None:
-    code, out, err = status(proxy=serve(healthz=json_page(HEALTH)))
-    assert (code, err) == (0, "")
-    assert out.splitlines()[-1].startswith("koordlet: no answer from ")
+    assert "not installed, koordlet uses NRI" in rows(out)["koord-runtime-proxy", "node"]
+    assert out.splitlines()[-1] == "NRI          connected to /run/nri/nri.sock, 12 calls"
 
 
 @pytest.mark.parametrize("there", [True, False])
 def test_nothing_that_calls_hooks(status: Status, serve: Serve, *, there: bool) -> None:
-    code, out, err = status(koordlet=serving(serve, NO_NRI) if there else None)
+    code, out, err = status("node", koordlet=serving(serve, NO_NRI) if there else None)
     assert (code, err) == (1, f"koordctl: {NO_HOOKS}\n")
-    assert out.startswith("koord-runtime-proxy: no answer from ")
+    assert rows(out)["koord-runtime-proxy", "node"].split()[1] == "down"
+    assert "koord-runtime-proxy (node): no answer from " in out
     assert ("koordlet 0.1.0 at" in out) == there
 
 
 def test_other_programs_at_the_addresses(status: Status, serve: Serve) -> None:
-    code, out, _ = status(proxy=serving(serve, NRI), koordlet=serve(healthz=json_page(HEALTH)))
+    proxy, koordlet = serving(serve, NRI), serve(healthz=json_page(HEALTH))
+    code, out, _ = status("node", proxy=proxy, koordlet=koordlet)
     assert code == 1
     assert "answers /healthz with 404; is this the --metrics-address of koord-runtime" in out
     assert "answers /v1/status with 404; is this the --status-address of koordlet?" in out
 
 
 def test_json(status: Status, serve: Serve) -> None:
-    # What a newer proxy says beyond what is known here stays in it.
-    newer = {**HEALTH, "more": 1}
-    _, out, _ = status("--json", proxy=serve(healthz=json_page(newer)))
+    _, out, _ = status("node", "-o", "json", proxy=serve(healthz=json_page(HEALTH)))
     found = json.loads(out)
-    assert found["proxy"] == newer
-    assert list(found["errors"]) == ["koordlet"]
-    _, out, _ = status("--json", koordlet=serving(serve, NRI))
-    assert json.loads(out)["koordlet"] == KOORDLET
+    assert found["proxy"]["hookServers"][0]["breaker"] == "open"
+    assert [(each["program"], each["health"]) for each in found["programs"]] == [
+        ("koord-runtime-proxy", "degraded"),
+        ("koordlet", "down"),
+    ]
+
+
+def pod(name: str, app: str, *, ready: bool) -> dict[str, Any]:
+    waiting = {} if ready else {"state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+    return {
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"koord-app": app}},
+        "spec": {"nodeName": "n1", "containers": [{"image": "r.io:5000/pykoord/x:0.9.1"}]},
+        "status": {
+            "startTime": "2026-01-01T00:00:00Z",
+            "containerStatuses": [{"ready": ready, **waiting}],
+        },
+    }
 
 
 async def test_the_cluster(ctl: Ctl, api: KubeApi) -> None:
-    code, out, err = await ctl("status", "--cluster")
-    assert code == 1
-    assert err == f"koordctl: {NO_HOOKS}\n"
-    *_, manager, scheduler, descheduler = out.splitlines()
-    absent = "not installed, or never ran: there is no Lease koordinator-system/"
-    assert manager == f"koord-manager: {absent}koordinator-manager"
-    assert scheduler == f"koord-scheduler: {absent}koord-scheduler"
-    assert descheduler == f"koord-descheduler: {absent}koord-descheduler"
+    spec = {"holderIdentity": "m-0_1", "acquireTime": "2026-01-01T00:00:00Z"}
+    renewed = datetime.datetime.now(datetime.UTC).isoformat().replace("+00:00", "Z")
+    spec |= {"renewTime": renewed, "leaseDurationSeconds": 60}
+    metadata = {"name": "koordinator-manager", "namespace": NAMESPACE}
+    api.put(LEASES, {"metadata": metadata, "spec": spec}, NAMESPACE)
+    for name, app, ready in (
+        *(("m-0", "koord-manager", True), ("k-0", "koordlet", True)),
+        ("k-1", "koordlet", False),
+    ):
+        api.put(PODS, pod(name, app, ready=ready), NAMESPACE)
+    code, out, _ = await ctl("status", "cluster")
+    found = rows(out)
+    assert code == 0
+    assert "m-0_1" in found["koord-manager", "cluster"]
+    assert found["koord-manager", "cluster"].startswith("0.9.1    ok             2026-01-01 ")
+    assert "not installed" in found["koord-scheduler", "cluster"]
+    assert found["koordlet", "cluster"].split()[-3:-1] == ["1", "of"]
+    unready = "koordlet (cluster): pod k-1 on n1 is not ready (CrashLoopBackOff)\n"
+    assert f"{unready}  → kubectl -n {NAMESPACE} describe pod k-1\n" in out
+    spec["holderIdentity"] = ""
+    api.put(LEASES, {"metadata": metadata, "spec": spec}, NAMESPACE)
+    code, out, err = await ctl("status", "cluster")
+    assert (code, err) == (1, "koordctl: no leader: koord-manager\n")
 
 
 async def test_no_cluster(ctl: Ctl, tmp_path: Path) -> None:
     absent = f"{tmp_path}/none"
-    code, out, _ = await ctl("status", "--cluster", "--json", f"--kubeconfig={absent}")
-    assert code == 1
-    assert list(json.loads(out)["errors"]) == ["proxy", "koordlet", "cluster"]
-    _, out, _ = await ctl("status", "--cluster", f"--kubeconfig={absent}")
-    assert out.splitlines()[-1] == f"cluster: {absent}: No such file or directory"
+    code, _, err = await ctl("status", "cluster", f"--kubeconfig={absent}")
+    expected = f"koordctl: the cluster does not answer: {absent}: No such file or directory\n"
+    assert (code, err) == (1, expected)
 
 
 @pytest.mark.parametrize(
@@ -164,5 +202,5 @@ async def test_no_cluster(ctl: Ctl, tmp_path: Path) -> None:
 )
 def test_leases(spec: dict[str, Any], words: str) -> None:
     now = datetime.datetime(2026, 1, 1, 0, 0, 10, 500_000, datetime.UTC)
-    line, *_ = cluster_status.lines({"koord-manager": spec}, "ns", now)
-    assert line.startswith(f"koord-manager: {words}")
+    state = cluster_status.leadership(spec, "ns/koordinator-manager", now)
+    assert state.words.startswith(words)

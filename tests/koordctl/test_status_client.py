@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 from koord_service.status import StatusPage
-from koordctl.status_client import AddressError, AskError, ask
+from koordctl.errors import AskError, UsageError
+from koordctl.status_client import ask
 
 from koordctl import status_client
 from tests.koordctl.conftest import Serve
@@ -20,7 +21,7 @@ def test_a_plain_path_is_a_unix_socket_too(serve: Serve, tmp_path: Path) -> None
     "address", ["", "nine", "127.0.0.1", ":9319", "127.0.0.1:0", "h:70000", "h:٣", "unix://s"]
 )
 def test_what_is_no_address(address: str) -> None:
-    with pytest.raises(AddressError, match="expected 127"):
+    with pytest.raises(UsageError, match="expected 127"):
         ask(address, "/healthz")
 
 

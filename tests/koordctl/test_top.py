@@ -19,6 +19,7 @@ import msgspec
 import pytest
 from koord_service.status import StatusServer
 from koordctl.koordlet_documents import Capacity, ClassRow, NodeRow, PodRow, TopDocument
+from koordctl.output.tables import plain
 from koordctl.top import chosen, head_lines, pod_lines
 from koordlet.http_api.routes import pages
 
@@ -67,7 +68,7 @@ def test_pods_of_which_nothing_is_known_come_last() -> None:
 
 def test_delays_have_columns_where_they_are_measured() -> None:
     waiting = PodRow(name="a", sched_wait=1234.5, tcp_retransmits=0.0125)
-    header, *rows = pod_lines([waiting, PodRow(name="b")])
+    header, *rows = plain(pod_lines([waiting, PodRow(name="b")]))
     assert header.split()[-3:] == ["WAIT", "CPU", "RESENT"]
     assert [row.split()[-4:] for row in rows] == [["1234", "ms/s", "1.25", "%"], ["–"] * 4]
     top = TopDocument(0.0, NodeRow(), pods=[PodRow(name="b"), waiting])
@@ -75,31 +76,33 @@ def test_delays_have_columns_where_they_are_measured() -> None:
 
 
 def test_a_node_of_which_nothing_is_known() -> None:
-    lines = list(head_lines(TopDocument(0.0, NodeRow()), datetime.UTC))
+    lines = plain(head_lines(TopDocument(0.0, NodeRow()), datetime.UTC))
     assert lines[0] == "this node  00:00:00  0 pods"
     assert lines[1] == f"CPU     {'·' * 24}      –  – of – cores, requested –"
-    assert list(pod_lines([])) == ["No pods to show."]
+    assert plain(pod_lines([])) == ["No pods to show."]
 
 
 def test_requests_that_nobody_knows_are_not_none() -> None:
     capacity = Capacity(4.0, 1 << 30)
     unknown = TopDocument(0.0, NodeRow(capacity=capacity), classes=[ClassRow(qos="BE", pods=2)])
-    assert [line.endswith(", requested –") for line in list(head_lines(unknown))[1:3]] == [True] * 2
+    assert [line.endswith(", requested –") for line in plain(head_lines(unknown))[1:3]] == [
+        True
+    ] * 2
     known = [*unknown.classes, ClassRow(qos="LS", pods=1, cpu_request=0.0, memory_request=1 << 29)]
-    lines = list(head_lines(msgspec.structs.replace(unknown, classes=known)))
+    lines = plain(head_lines(msgspec.structs.replace(unknown, classes=known)))
     assert lines[1].endswith(", requested 0 %")
     assert lines[2].endswith(", requested 50 %")
 
 
 def test_peaks_by_what_they_are_of() -> None:
     node = NodeRow(peaks={"prod": {"cpu": 2.0}, "mid": {"cpu": 1.0}}, capacity=Capacity(4.0))
-    lines = list(head_lines(TopDocument(0.0, node), datetime.UTC))
+    lines = plain(head_lines(TopDocument(0.0, node), datetime.UTC))
     assert lines[1].endswith("predicted peak prod 2.00, mid 1.00")
     assert "peak" not in lines[2]
 
 
 def test_names_cannot_drive_the_terminal() -> None:
-    [_, line] = pod_lines([PodRow(name="a\x1b[2J", namespace="b\nc", qos="LS")])
+    [_, line] = plain(pod_lines([PodRow(name="a\x1b[2J", namespace="b\nc", qos="LS")]))
     assert line.startswith("b c/a�[2J")
 
 
@@ -133,6 +136,20 @@ class Terminal:
         self.program.terminate()
         os.close(self.keyboard)
         return self.program.wait(PATIENCE)
+
+
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_once_on_a_terminal(
+    koordlet: str, monkeypatch: pytest.MonkeyPatch, *, no_color: str
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", no_color)
+    terminal = Terminal("--once", "--address", koordlet)
+    try:
+        terminal.until("THROTTLED")
+        assert ("\x1b[1mCLASS" in terminal.seen) != bool(no_color)
+    finally:
+        terminal.close()
 
 
 @pytest.mark.parametrize("end", ["q", "Ctrl-C"])

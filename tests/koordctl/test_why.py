@@ -27,6 +27,7 @@ from koordctl.koordlet_documents import (
     StrategyRow,
     WhyDocument,
 )
+from koordctl.output.tables import plain
 from koordctl.why import cgroup_lines, pod_lines, strategy_lines, why_lines
 from koordlet.http_api.journal import JournalPages
 from koordlet.http_api.routes import pages
@@ -73,7 +74,7 @@ def reported(run: Run, address: str, *argv: str) -> str:
 
 
 def lines_of(found: WhyDocument, *nothing: str) -> list[str]:
-    return list(why_lines(found, nothing, datetime.UTC))
+    return plain(why_lines(found, nothing, datetime.UTC))
 
 
 def test_why_suppress(busy: str, run: Run) -> None:
@@ -199,7 +200,7 @@ def test_what_a_pod_s_cgroups_hold() -> None:
         CgroupRow("kubepods/p/gone", "b/j", "side"),
     ]
     why = WhyDocument(NOW, True, pods=["b/j"], cgroups=groups)
-    lines = list(pod_lines(why, "j", datetime.UTC))
+    lines = plain(pod_lines(why, "j", datetime.UTC))
     assert "Cgroup of container main now: kubepods/p/c" in lines
     rows = [line.split() for line in lines]
     assert ["cpu.shares", "2", "512", "hooks", "batch-cpu", "500m"] in rows
@@ -219,7 +220,7 @@ def test_katalysts_words_without_effect() -> None:
         Query.parse("pod=orders-db-0")
     )
     found = msgspec.json.decode(page.body, type=WhyDocument)
-    lines = list(pod_lines(found, "orders-db-0", datetime.UTC))
+    lines = plain(pod_lines(found, "orders-db-0", datetime.UTC))
     place = lines.index("Katalyst's words of shop/orders-db-0 that have no effect")
     assert lines[place + 1].startswith("  annotation katalyst.kubewharf.io/qos_level is reclaimed")
 
@@ -228,7 +229,7 @@ def test_what_was_wrong_with_hooks_and_hostile_words() -> None:
     answer = HookAnswerRow(
         "PreRunPodSandbox", NOW, NOW, 1, "b/j", "", "NRI", [], ["ignored: x\x1by"]
     )
-    lines = list(pod_lines(WhyDocument(NOW, True, hooks=[answer]), "j", datetime.UTC))
+    lines = plain(pod_lines(WhyDocument(NOW, True, hooks=[answer]), "j", datetime.UTC))
     assert lines[1].endswith("PreRunPodSandbox (NRI)")
     assert lines[2:4] == ["    no changes", "    ignored: x�y"]
 
@@ -346,13 +347,15 @@ def test_desired_values() -> None:
         DesiredValueRow("b", ""),
         DesiredValueRow("c", None, "o", "w\x1b"),
     ]
-    rows = list(cgroup_lines(WhyDocument(1.0, True, wishes=wishes), "g"))[1:]
+    rows = plain(cgroup_lines(WhyDocument(1.0, True, wishes=wishes), "g"))[1:]
     assert [" ".join(row.split()) for row in rows] == [f"a {'x' * 59}…", 'b ""', "c – o w�"]
 
 
 def test_a_koordlet_of_another_release_may_say_less() -> None:
-    _, row = strategy_lines(WhyDocument(1.0, True, strategies=[StrategyRow("s")]), datetime.UTC)
+    _, row = plain(
+        strategy_lines(WhyDocument(1.0, True, strategies=[StrategyRow("s")]), datetime.UTC)
+    )
     assert row.split() == ["s", "0", "0", "0", "–", "–", "no", "decision"]
-    assert list(cgroup_lines(WhyDocument(1.0, False), "g")) == [
+    assert plain(cgroup_lines(WhyDocument(1.0, False), "g")) == [
         "koordlet makes no decisions on this node."
     ]

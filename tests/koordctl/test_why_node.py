@@ -7,6 +7,7 @@ from koordctl.koordlet_documents import (
     PastDecisionRow,
     WhyDocument,
 )
+from koordctl.output.tables import plain
 from koordctl.why_node import lines
 
 AT = 1_795_168_800.0
@@ -58,13 +59,13 @@ FOUND = WhyDocument(
 def test_a_node(
     resource: str, history: int, shown: tuple[str, ...], hidden: tuple[str, ...]
 ) -> None:
-    text = "\n".join(lines(FOUND, resource, history))
+    text = "\n".join(plain(lines(FOUND, resource, history)))
     assert [words for words in (*shown, *hidden) if words in text] == [*shown]
 
 
 def test_what_is_not_calculated() -> None:
-    assert list(lines(FOUND, "batch-memory", 10)) == [
+    assert plain(lines(FOUND, "batch-memory", 10)) == [
         "n1 offers no batch-memory, and the manager does not calculate any."
     ]
     unknown = WhyDocument(at=AT, decides=False, node="n2", reason="the manager knows no node n2")
-    assert list(lines(unknown, "batch-cpu", 10)) == ["the manager knows no node n2"]
+    assert plain(lines(unknown, "batch-cpu", 10)) == ["the manager knows no node n2"]

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 from koord_service.status import json_page
+from koordctl.output.tables import plain
 from koordctl.why_service import ServiceDocument, lines
 
 from tests.koordctl.conftest import Failing, Serve
@@ -26,7 +27,7 @@ TWIN = {"source": "ConfigMap", "reason": "ServiceProfileDescriptor shop/web goes
 
 def test_profiles_of_a_service() -> None:
     given = {"service": "shop/web", "profiles": [PROFILE, TWIN], "no_room": ["n3"]}
-    shown = list(lines(msgspec.convert(given, ServiceDocument)))
+    shown = plain(lines(msgspec.convert(given, ServiceDocument)))
     assert shown[:8] == [
         "ServiceProfileDescriptor shop/web is in force for Deployment web: 61 pods on 30 nodes",
         "  target sched_wait: 460 ms for each second of CPU used",

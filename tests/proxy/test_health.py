@@ -16,6 +16,7 @@ from koord_demo.runtime import DemoRuntime, serve
 from koord_hooks.runner import load
 from koord_hooks.stages import Stage
 from koord_model.node import NodeView
+from koord_model.version import VERSION
 from koord_proto import hook_pb2 as pb
 from koord_proxy.dispatcher import Dispatcher
 from koord_proxy.health import Health
@@ -28,6 +29,7 @@ from koord_proxy.runtime_clients.cri import CriRuntimeClient
 from koord_proxy.server import Relay
 from koord_proxy.store import RecordStore
 from koord_service.grpc_core import grpc
+from koord_service.program_start import STARTED_AT
 from koord_service.status import Query
 
 MISSED = MissedHookCall("PreCreateContainer", "koordlet", "no answer within 2 s", 1700000000.5)
@@ -94,6 +96,7 @@ async def test_before_anything_happened(tmp_path):
     async with parts(tmp_path) as found:
         said = await found.healthz()
     assert said.pop("backend").endswith("runtime.sock: No such file or directory")
+    assert (said.pop("version"), said.pop("started_at")) == (VERSION, STARTED_AT)
     assert said == {
         "status": "degraded",
         "database": "ok",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from koordctl.columns import table
+from koordctl.output.tables import Block, Style, Styled, table
 from koordctl.render import clean, count
 
 
@@ -36,18 +36,31 @@ class CheckResult:
             "level": self.level,
             "about": self.about,
             "text": self.text,
-            "way_out": self.way_out,
+            "wayOut": self.way_out,
         }
 
 
-def lines(results: Iterable[CheckResult]) -> Iterator[str]:
-    """A line for each, and below it the way out."""
+_STYLES = {
+    Level.OK: Style.GOOD,
+    Level.WARNING: Style.WARNING,
+    Level.UNKNOWN: Style.WARNING,
+    Level.PROBLEM: Style.BAD,
+}
+
+
+def blocks(results: Iterable[CheckResult]) -> Iterator[Block]:
+    """A row for each, and below it the way out."""
     rows: list[tuple[str, str, str]] = []
     for result in results:
-        rows.append((result.level, clean(result.about), clean(result.text)))
+        level = str(result.level)
+        if result.level in _STYLES:
+            level = Styled.of(level, _STYLES[result.level])
+        rows.append((level, clean(result.about), clean(result.text)))
         if result.way_out:
             rows.append(("", "", f"→ {clean(result.way_out)}"))
-    return table(rows) if rows else iter(())
+    if rows:
+        # Sentences: a terminal wraps them, and nothing of them is lost.
+        yield table(rows, has_header=False, is_fitted=False)
 
 
 def summary(results: Iterable[CheckResult]) -> str:

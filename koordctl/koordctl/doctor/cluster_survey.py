@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from koordctl import cluster_client
+from koordctl.errors import AskError
 from koordctl.leader_client import MANAGER_LEADER, SCHEDULER_LEADER, ElectedProgram, read_leader
-from koordctl.status_client import AskError
 
 if TYPE_CHECKING:
     from koord_kube.client import Client

@@ -132,17 +132,18 @@ def _proxy(survey: NodeSurvey) -> Iterator[CheckResult]:
 
 def _koordlet(survey: NodeSurvey) -> Iterator[CheckResult]:
     status, node = survey.koordlet, survey.node
-    if status is None or node is None:
+    if status is None:
         yield CheckResult(Level.PROBLEM, "koordlet", survey.koordlet_error)
         return
     for reason in status.health.reasons:
         yield CheckResult(Level.PROBLEM, "koordlet", reason)
-    if node.read_only:
+    if node is not None and node.read_only:
         text = "read-only: it changes nothing, answers no hook calls, reports nothing"
         yield CheckResult(Level.NOTE, "koordlet", text, "start it without --read-only")
     elif not status.health.reasons:
         yield CheckResult(Level.OK, "koordlet", f"{status.version}, {status.health.status}")
-    missing = {row.name: row.reason for row in node.collectors if row.state == "unavailable"}
+    collectors = node.collectors if node is not None else ()
+    missing = {row.name: row.reason for row in collectors if row.state == "unavailable"}
     for reason in sorted(set(missing.values())):
         names = some(name for name, found in missing.items() if found == reason)
         yield CheckResult(Level.NOTE, "koordlet", f"cannot measure {names} here: {reason}")

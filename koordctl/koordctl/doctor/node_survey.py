@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from koord_host import detect, kubelet_settings
 from koord_host.kernel_files.interface import FileReader
 
+from koordctl.errors import AskError
 from koordctl.koordlet_client import ask_koordlet
 from koordctl.koordlet_documents import KoordletStatus, NodeDocument
 from koordctl.proxy_documents import ProxyStatus, ask_proxy
-from koordctl.status_client import AskError
 
 UNITS = ("koordlet.service", "koord-runtime-proxy.service", "koord-device-daemon.service")
 _UNIT_SETTINGS = ("LoadState", "ActiveState", "SubState", "Result", "NRestarts")
@@ -151,10 +151,12 @@ def _clock() -> bool | None:
 def _koordlet(address: str) -> tuple[KoordletStatus | None, NodeDocument | None, str]:
     try:
         _, status = ask_koordlet(address, "/v1/status", KoordletStatus)
-        _, node = ask_koordlet(address, "/v1/node", NodeDocument)
     except AskError as error:
         return None, None, str(error)
-    return status, node, ""
+    try:
+        return status, ask_koordlet(address, "/v1/node", NodeDocument)[1], ""
+    except AskError:
+        return status, None, ""  # it observes nothing, and its status says so
 
 
 def _proxy(address: str) -> tuple[ProxyStatus | None, str]:

@@ -24,6 +24,7 @@ from koord_service.error_text import describe_error, describe_os_error, first_er
 from koord_service.feature_gates import report_unknown
 from koord_service.log_deduplicator import LogDeduplicator
 from koord_service.program_end import on_signals
+from koord_service.program_start import STARTED_AT
 from koord_service.sqlite_state import InUseError
 from koord_service.status import MakePage, StatusServer, json_page, metrics_page
 from koord_service.tracing import SpanRecorder
@@ -395,7 +396,9 @@ class Agent:
             self._stages,
             nri_state(self._settings, self._nri),
         )
-        return status_document(hooks, self._observing.observed if self._observing else None)
+        observed = self._observing.observed if self._observing else None
+        mode = "read-only" if self._settings.read_only else ""
+        return status_document(hooks, observed, STARTED_AT, mode)
 
     async def _work(self, stop: asyncio.Event) -> None:
         """Run all loops until stopped."""

@@ -65,7 +65,7 @@ async def test_a_pod_that_has_a_node(side: Side, made: SchedulerProgram, why: Wh
     await until(lambda: made.status().cached == {"nodes": 4, "pods": 1, "assumed_pods": 0}, "all")
     found = await document(why, "scheduled", f"{NAMESPACE}/web")
     # Its selector counts, as if it had no node yet; the label is not there any more.
-    assert (found["state"], found["rejected_by"]) == ("bound", ["NodeAffinity"])
+    assert (found["state"], found["rejectedBy"]) == ("bound", ["NodeAffinity"])
     await side.pod("plain", nodeName="n1")
     await until(lambda: made.status().cached["pods"] == 2, "it is known")
     text = await why("scheduled", f"{NAMESPACE}/plain")

@@ -33,9 +33,21 @@ class HookTransports:
     nri: NriState
 
 
-def status_document(hooks: HookTransports, observed: DocumentSources | None) -> Document:
-    """Build the page; ``observed`` is ``None`` where nothing is observed."""
+def status_document(
+    hooks: HookTransports, observed: DocumentSources | None, started_at: float, mode: str = ""
+) -> Document:
+    """Build the page; ``observed`` is ``None`` where nothing is observed.
+
+    ``started_at`` is in seconds since the epoch; ``mode`` is how koordlet runs if that is not the
+    usual way.
+    """
     health: Document = {"status": "degraded", "reasons": [_NOT_OBSERVING]}
     if observed is not None:
         health, _ = health_document(observed)
-    return {"version": VERSION, "health": health, "hooks": asdict(hooks)}
+    return {
+        "version": VERSION,
+        "started_at": started_at,
+        "mode": mode,
+        "health": health,
+        "hooks": asdict(hooks),
+    }
