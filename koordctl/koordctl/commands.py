@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from koord_host.kernel import KernelFilesystem
 from koord_model.version import describe_version
 from koord_service.help_text import HelpFormatter, example
 
@@ -421,7 +420,7 @@ def _command(
 ) -> CommandParser:
     """A command, whose example is ``call``."""
     parser = _parser(commands, name, words, call, description=description)
-    parser.set_defaults(command=command, kernel=KernelFilesystem)
+    parser.set_defaults(command=command)
     if add is not None:
         add(parser)
     add_output(parser)

@@ -173,6 +173,7 @@ class NodeDocument(msgspec.Struct, frozen=True):
     at: float
     version: str = ""
     read_only: bool = False
+    dry_run: bool = False
     capacity: Capacity = Capacity()
     machine: MachineInfo | None = None
     usage: ResourceUsage = ResourceUsage()

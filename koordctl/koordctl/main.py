@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from koord_host.kernel import KernelFilesystem
 from koord_service.terminal import exit_with
 
 from koordctl.commands import PROGRAM, chosen, parser
@@ -22,6 +23,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     words = sys.argv[1:] if argv is None else argv
     arguments = parser(chosen(words)).parse_args(words)
     command: Command = arguments.command
+    arguments.kernel = KernelFilesystem
     try:
         report = command(arguments)
         write(report, OutputFormat(getattr(arguments, "output", OutputFormat.TABLE)))

@@ -19,7 +19,7 @@ from koordctl.koordlet_documents import (
 )
 from koordctl.output.documents import from_page
 from koordctl.output.result import CommandOutput
-from koordctl.output.tables import Block, table
+from koordctl.output.tables import Block, table, warning
 from koordctl.render import clean, count
 from koordctl.top import psi_words
 
@@ -41,6 +41,8 @@ def node_lines(node: NodeDocument, zone: datetime.tzinfo | None = None) -> Itera
     when = datetime.datetime.fromtimestamp(node.at, datetime.UTC).astimezone(zone)
     release = f", koordlet {clean(node.version)}" if node.version else ""
     yield f"{clean(node.node) or 'this node'} at {when:%Y-%m-%d %H:%M:%S}{release}"
+    if node.dry_run:
+        yield warning("DRY RUN: koordlet decides everything, and writes and reports nothing")
     if node.read_only:
         yield "read-only: koordlet changes nothing here, answers no hook calls, reports nothing"
     yield ""

@@ -35,14 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> CommandOutput:
     """Restore, and report each target. Raises AskError."""
     # Imported late: the kernel's knobs cost a tenth of a second, which no other command needs.
-    from koord_host.kernel import KernelFilesystem
     from koord_host.resource_executor.restore import RestoreOutcome
 
     from koordctl.restore import document, put_back, report_lines
 
     root = arguments.cgroup_root_dir
     report = put_back(
-        KernelFilesystem(("/proc", "/sys", root)),
+        arguments.kernel(("/proc", "/sys", root)),
         arguments.state,
         partial(write_error, "koordctl"),
         cgroup_root=root,

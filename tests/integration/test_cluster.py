@@ -482,6 +482,45 @@ async def test_a_new_node_slo_is_written_into_cgroups(apart: Cluster) -> None:
         koordlet.assert_sound()
 
 
+def stamps(*folders: Path) -> dict[Path, int]:
+    """The times at which files were last changed."""
+    return {one: one.stat().st_mtime_ns for folder in folders for one in files(folder)}
+
+
+async def test_a_dry_run_writes_nothing_anywhere(apart: Cluster) -> None:
+    groups = Path(apart.node.layout.cgroup_root, "kubepods")
+    for name in ("", "burstable", "besteffort"):
+        (groups / name / "cpu.bvt_warp_ns").write_text("0")
+    knob = groups / "besteffort/cpu.bvt_warp_ns"
+    cpu_qos = {"enable": True, "groupIdentity": -1}
+    policies = {"cpuPolicy": "groupIdentity"}
+    apart.put_slo(resourceQOSStrategy={"policies": policies, "beClass": {"cpuQOS": cpu_qos}})
+    root, scratch = apart.folder / "node", apart.folder / "scratch"
+    scratch.mkdir()
+    before = stamps(root)
+    await asyncio.sleep(1)
+    passing = {path for path, at in stamps(root).items() if before.get(path) != at}
+    before = stamps(root)
+    flags = [*apart.on_host, "--dry-run", "--hook-plugins=groupidentity,batchresource"]
+    environ = {"HURRIED_UNMANAGED": "", "TMPDIR": str(scratch)}
+    async with running(apart, "dry", *flags, **environ) as koordlet:
+        await until(lambda: koordlet.events("would write"), "it decides")
+        await until(lambda: usage_of(koordlet), "it observes")
+        status = await koordlet.ask("/v1/status")
+        assert (status["mode"], status["hooks"]["registration"]) == ("dry run", "")
+        logged = {one["file"]: one["value"] for one in koordlet.events("would write")}
+        assert logged[str(knob)] == "-1"
+        assert '"new": -1' in await koordlet.text("/events"), "its books say it, too"
+        own = {"status.sock", "metrics.sock", "dry.log"}  # its pages, and what it says
+        assert {one.name for one in koordlet.directory.iterdir()} == own
+        assert koordlet.stop() == 0
+        koordlet.assert_sound()
+        assert koordlet.events("DRY RUN")
+    assert {path for path, at in stamps(root).items() if before.get(path) != at} <= passing
+    assert (knob.read_text(), list(scratch.iterdir())) == ("0", [])
+    assert {one.verb for one in apart.api.asked} <= {"get", "list", "watch"}
+
+
 async def test_it_echoes_the_version_that_it_has_applied(apart: Cluster) -> None:
     def echoed(version: str) -> dict[str, Any]:
         found = ((apart.status.get("extensions") or {}).get("pykoord") or {}).get("rollout") or {}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from koord_host import detect, kernel
+from koord_host import detect
 from koord_host.knobs.layout import Driver, Layout
 from koord_host.knobs.table import KNOBS
 from koord_host.planning.desired_values import DesiredValue, Owner, Priority, Target
@@ -176,7 +176,7 @@ def test_the_report_for_programs() -> None:
 
 @pytest.fixture
 def on_fake(files: FakeCgroupfs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.setattr(kernel, "KernelFilesystem", lambda _roots: files)
+    monkeypatch.setattr(program, "KernelFilesystem", lambda _roots: files)
     return monkeypatch
 
 

@@ -137,7 +137,10 @@ def _koordlet(survey: NodeSurvey) -> Iterator[CheckResult]:
         return
     for reason in status.health.reasons:
         yield CheckResult(Level.PROBLEM, "koordlet", reason)
-    if node is not None and node.read_only:
+    if status.mode == "dry run":
+        text = "DRY RUN: it decides everything, and writes and reports nothing"
+        yield CheckResult(Level.NOTE, "koordlet", text, "start it without --dry-run")
+    elif node is not None and node.read_only:
         text = "read-only: it changes nothing, answers no hook calls, reports nothing"
         yield CheckResult(Level.NOTE, "koordlet", text, "start it without --read-only")
     elif not status.health.reasons:

@@ -85,6 +85,11 @@ READ_ONLY = (
     "observes this node; changes nothing, answers no hook calls, and reports nothing (--read-only)"
 )
 
+DRY_RUN = (
+    "reads and decides everything; writes no kernel file, answers no hook calls, reports nothing, "
+    "evicts nobody, and keeps no state (--dry-run)"
+)
+
 
 class Agent:
     """One run.
@@ -132,7 +137,7 @@ class Agent:
         self._stages = self._select_stages()
         self._server: HookServer | None = None
         self._registration: HookRegistration | None = None
-        if not settings.read_only:
+        if not settings.only_observes:
             self._open_hook_server()
         self._open_nri_client()
         self._status = self._status_servers()
@@ -205,7 +210,7 @@ class Agent:
         if cluster is not None:
             views.set_aside = partial(reserved_cpus, cluster, self._observing)
             self._loops.append(cluster.run)
-            if self._observing is not None and not settings.read_only:
+            if self._observing is not None and not settings.only_observes:
                 slo = lambda: views.current.slo  # noqa: E731 - nothing to name
                 reporting = MetricsReporter(
                     *(settings, gates, cluster, self._observing, views.kubelet_cpus, slo),
@@ -241,7 +246,7 @@ class Agent:
             self._cluster,
             os.environ,
             # To register is to answer.
-            None if self._settings.read_only else self._plugins,
+            None if self._settings.only_observes else self._plugins,
         )
         self._loops += self._deciding.loops
 
@@ -252,7 +257,7 @@ class Agent:
         if self._settings.read_only:
             return None
         try:
-            if os.geteuid() != 0:
+            if os.geteuid() != 0 and not self._settings.dry_run:
                 raise DetectError("only root may write kernel files")
             metrics = ReconcileMetrics(self._metrics.registry)
             node = open_node(
@@ -270,7 +275,8 @@ class Agent:
             _log.warning("not writing kernel files, only answering hooks", reason=str(error))
             return None
         self._loops.append(node.reconcile_loop.run)
-        if "resourceplugins" in self._runner.names:
+        # A plugin that is asked has allocated.
+        if "resourceplugins" in self._runner.names and not self._settings.dry_run:
             host = open_resource_plugins(
                 self._settings, node, self._plugins, self._metrics.registry
             )
@@ -338,7 +344,8 @@ class Agent:
         # NRI is of containerd's CRI part and knows none of docker's containers: its list
         # would be taken as complete.
         of_docker = settings.default_runtime_type == "docker"
-        if self._node is None or of_docker or not settings.enable_nri_runtime_hook:
+        off = of_docker or settings.only_observes or not settings.enable_nri_runtime_hook
+        if self._node is None or off:
             return
         reconcile_loop = self._node.reconcile_loop
         handler = HookHandler(
@@ -397,7 +404,7 @@ class Agent:
             nri_state(self._settings, self._nri),
         )
         observed = self._observing.observed if self._observing else None
-        mode = "read-only" if self._settings.read_only else ""
+        mode = self._settings.mode
         return status_document(hooks, observed, STARTED_AT, mode)
 
     async def _work(self, stop: asyncio.Event) -> None:
@@ -418,7 +425,10 @@ class Agent:
     def _announce(self) -> None:
         status = ",".join(status.address for status in self._status) or None
         if self._registration is None:
-            _log.warning("read-only", reason=READ_ONLY, status=status)
+            if self._settings.dry_run:
+                _log.warning("DRY RUN", reason=DRY_RUN, status=status)
+            else:
+                _log.warning("read-only", reason=READ_ONLY, status=status)
             return
         _log.info(
             "serving",

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from koord_hooks.stages import Stage
 from koord_model.service_account_token import MANAGER_AUDIENCE
@@ -160,6 +160,10 @@ class KoordletSettings:
         False,
         "only observe the node: change nothing, answer no hook calls, report nothing",
         negated_aliases=("--node-writes",),
+    )
+    dry_run: bool = option(
+        False,
+        "read and decide everything, and write and report nothing: log what would be written",
     )
     cgroup_root_dir: str = option("/sys/fs/cgroup", "where cgroups are mounted")
     cgroup_version: str = option("auto", "cgroup version", choices=("auto", "1", "2"))
@@ -383,6 +387,18 @@ class KoordletSettings:
     tracing_endpoint: str = endpoint_option()
     tracing_sampling_rate_per_million: int = rate_option()
 
+    @property
+    def mode(self) -> str:
+        """Name of a way of running that is not the usual one, else ""."""
+        if self.dry_run:
+            return "dry run"
+        return "read-only" if self.read_only else ""
+
+    @property
+    def only_observes(self) -> bool:
+        """True if nothing leaves koordlet: no kernel file, hook answer, report or eviction."""
+        return self.read_only or self.dry_run
+
     def __post_init__(self) -> None:
         check_tracing(self)
         for name in ("addr", "host_endpoint", "config_path"):
@@ -477,6 +493,17 @@ def _check_numbers(settings: KoordletSettings) -> None:
 def _given(settings: KoordletSettings, name: str) -> str:
     """A number as it was given, with its flag."""
     return f"--{name.replace('_', '-')} is {getattr(settings, name):.15g}"
+
+
+def in_directory(settings: KoordletSettings, directory: str) -> KoordletSettings:
+    """The settings with all state in one directory, and nothing restored at the end."""
+    return replace(
+        settings,
+        state_dir=directory,
+        tsdb_path="",
+        prediction_checkpoint_filepath="",
+        restore_on_stop=False,
+    )
 
 
 def node_name(settings: KoordletSettings, environ: Mapping[str, str]) -> str:

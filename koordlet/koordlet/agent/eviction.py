@@ -34,12 +34,12 @@ def open_evictor(
     settings: KoordletSettings, cluster: StatesInformer | None, environ: Mapping[str, str]
 ) -> Evictor:
     """Be ready to evict, as the settings say."""
-    client = cluster.client if cluster is not None and not settings.read_only else None
+    client = cluster.client if cluster is not None and not settings.only_observes else None
     way, why_not = _backend(settings, client)
     if settings.evict_dry_run:
         why_not = "--evict-dry-run"
-    if settings.read_only:
-        why_not = "--read-only"
+    if settings.only_observes:
+        why_not = "--dry-run" if settings.dry_run else "--read-only"
     limits = EvictionLimits(
         settings.evictions_per_minute,
         settings.cpu_evict_cool_time_seconds,

@@ -84,8 +84,9 @@ def nri_state(settings: KoordletSettings, client: NriClient | None) -> NriState:
         reason = "" if client.connected else client.waits_for
         socket = settings.runtime_hooks_nri_socket_path
         return NriState(client.connected, socket, client.counts.calls, reason)
-    if settings.read_only:
-        return NriState(reason="off, with --read-only")
+    if settings.only_observes:
+        flag = "--dry-run" if settings.dry_run else "--read-only"
+        return NriState(reason=f"off, with {flag}")
     if settings.default_runtime_type == "docker":
         return NriState(reason="docker has no NRI")
     if not settings.enable_nri_runtime_hook:

@@ -167,6 +167,7 @@ def open_metrics_advisor(
         training=lambda: predicting.training,
         node=node_name(settings, os.environ),
         read_only=settings.read_only,
+        dry_run=settings.dry_run,
         weights=layout.weights if layout.version == 2 else None,
     )
     return MetricsAdvisor(observer, predicting, observed, settings.prediction_training_interval)

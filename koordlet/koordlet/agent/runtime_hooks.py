@@ -158,7 +158,8 @@ def open_node(
         jobs=jobs,
     )
     core_sched = CoreSched(
-        partial(_record, journal, "tasks"), partial(processes.held, files, layout.proc_root)
+        partial(_record, journal, "tasks"),
+        partial(processes.held, files, layout.proc_root),
     )
     resctrl = ResctrlGroups(
         files,
@@ -169,6 +170,9 @@ def open_node(
         proc_root=layout.proc_root,
     )
     cookies, why_not = core_sched.available()
+    if settings.dry_run:
+        # A cookie is no file that something could be laid over.
+        cookies, why_not = False, "cookies have no dry run"
     if not cookies:
         _log.debug("no core scheduling", reason=why_not)
     rdma: LastGood[Mapping[str, str]] = LastGood(
@@ -188,7 +192,8 @@ def open_node(
         jobs,
     )
     shape = None
-    if "tcnetworkqos" in runner.names:
+    # Neither has the traffic of an interface.
+    if "tcnetworkqos" in runner.names and not settings.dry_run:
         net_cls = "net_cls.classid" in found.knobs
         refresh = settings.resource_force_update_seconds
         traffic = HostTraffic(

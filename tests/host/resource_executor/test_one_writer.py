@@ -19,6 +19,7 @@ WRITERS = {
     "koordctl.hooks": "the mark of a hook server that is deregistered",
     "koordctl.main": "/dev/null in place of a closed standard output",
     "koordctl.predict_backtest": "none: it unpacks a trace in memory",
+    "koordlet.agent.main": "the directory of a dry run, which goes with it",
     "koordlet.metric_cache.segment_log": "the log of what was measured",
     "koordlet.prediction.predictor": "none: it sets aside and removes what prediction has learnt",
     "koordlet.runtime_hooks.nri.registration_lock": "the lock of its place among NRI plugins",

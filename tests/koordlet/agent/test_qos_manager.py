@@ -24,6 +24,7 @@ import pytest
 import yaml
 from koord_hooks.protocol import request_type, response_type
 from koord_hooks.stages import Stage, rpc_path
+from koord_host.dry_run_files import DryRunFiles
 from koord_host.planning.desired_values import DesiredValue, Target
 from koord_kube.client import Client, Cluster
 from koord_kube.protocol.resources import (
@@ -81,6 +82,7 @@ class RunningAgent:
     def __init__(self, node: NodeFixture, slo: dict[str, Any]) -> None:
         self.node = node
         self.agent: Agent
+        self.unwritten: dict[str, str] = {}
         self.ask(slo)
 
     def ask(self, slo: dict[str, Any]) -> None:
@@ -88,6 +90,9 @@ class RunningAgent:
         half = self.node.directory / "slo.part"
         half.write_text(yaml.safe_dump({"kind": "NodeSLO", "spec": slo}))
         half.replace(self.node.directory / "slo.yaml")
+
+    def would_write(self, path: str, text: str) -> None:
+        self.unwritten[path] = text
 
     @property
     def watermark(self) -> str:
@@ -145,7 +150,9 @@ async def running(
         }
         made = RunningAgent(node, slo)
         with node.system_calls():
-            made.agent = Agent(node.settings(**(given | settings)), node.files, cluster)
+            dry = settings.get("dry_run")
+            files = DryRunFiles(node.files, made.would_write) if dry else node.files
+            made.agent = Agent(node.settings(**(given | settings)), files, cluster)
             async with asyncio.TaskGroup() as group:
                 work = group.create_task(made.agent.serve())
                 try:
@@ -329,6 +336,27 @@ async def test_read_only_everything_is_decided_and_nothing_is_changed_or_reporte
     assert [one.fields["reason"] for one in caplog.records if one.message == "read-only"] == [
         READ_ONLY
     ]
+
+
+async def test_a_dry_run_decides_everything_and_changes_nothing():
+    settings = {"dry_run": True, "hook_plugins": ("all",), "enable_nri_runtime_hook": True}
+    gates = sorted(DEFAULTS.keys() - {"Accelerators"})
+    async with (
+        in_cluster(nodeslo()) as (api, cluster),
+        running({}, *gates, cluster=cluster, **settings) as node,
+    ):
+        before = len(node.node.files.writes)
+        await until(lambda: node.unwritten.get(WATERMARK) == "150", "a strategy decides")
+        assert node.state(SYSTEM).mode is StrategyMode.ON
+        assert node.deciding.decider._evictor.why_not == "--dry-run"
+        assert node_document(node.agent._observing.observed)["dry_run"]
+        status = node.agent._status_document()
+        assert (status["mode"], status["hooks"]["registration"]) == ("dry run", "")
+        assert status["hooks"]["nri"]["reason"] == "off, with --dry-run"
+        there = {one.name for one in node.node.directory.iterdir()}
+        assert there <= {"slo.yaml", "pods.json", "state", "sys", VERBS}, "no socket of hooks"
+        assert (node.watermark, len(node.node.files.writes)) == ("10", before)
+        assert {one.verb for one in api.asked} <= {"get", "list", "watch"}
 
 
 async def test_read_only_the_file_is_followed_all_the_same():

@@ -57,7 +57,7 @@ class DocumentSources:
     """Sources of documents: the observer's parts, all safe to ask from any thread.
 
     ``clock`` is the wall clock, seconds since the epoch. ``node`` is the node's name,
-    ``read_only`` whether koordlet only observes it.
+    ``read_only`` and ``dry_run`` whether koordlet only observes it.
     ``predictions`` are by predictor, ``reports`` by the kind of object. ``jobs`` are what
     takes long on the node.
     ``weights`` are the runtime's, ``None`` on cgroup v1, which has none.
@@ -72,6 +72,7 @@ class DocumentSources:
     clock: Callable[[], float]
     node: str = ""
     read_only: bool = False
+    dry_run: bool = False
     predictions: Callable[[], Mapping[str, PredictedPeak]] = dict
     training: Callable[[], TrainingResult] = TrainingResult
     reports: Callable[[], Mapping[str, ReportState]] = dict
@@ -98,6 +99,7 @@ def node_document(observed: DocumentSources) -> Document:
         "node": observed.node,
         "version": VERSION,
         "read_only": observed.read_only,
+        "dry_run": observed.dry_run,
         "at": now,
         "capacity": capacity(observed.latest),
         "machine": _machine(observed.latest.info(NodeCPUInfo)),

@@ -38,6 +38,7 @@ async function refresh() {
 function showHead(node, health) {
   by("node").textContent = node.node || "this node";
   by("read-only").hidden = !node.read_only;
+  by("dry-run").hidden = !node.dry_run;
   document.title = `${node.node || "node"} · koordlet`;
   by("health").textContent = health.status;
   by("health").className = `badge ${health.status}`;
