@@ -113,6 +113,7 @@ def _parse(argv: Sequence[str] | None, environ: Mapping[str, str]) -> DeviceDaem
         environ=environ,
         ignored=IGNORED,
         variables=VARIABLES,
+        examples=("koord-device-daemon --oneshot --node-name=node-7",),
     )
 
 

@@ -112,7 +112,12 @@ def run_component(
 ) -> None:
     """Serve until SIGTERM; exit 2 on invalid settings, 1 on other errors."""
     given = parse_or_exit(
-        settings, prog=name, description=description, environ=os.environ, ignored=ignored
+        settings,
+        prog=name,
+        description=description,
+        environ=os.environ,
+        ignored=ignored,
+        examples=(f"{name} --config={name}.yaml --check",),
     )
     if given.check:
         check_and_exit(name, lambda: check(given))

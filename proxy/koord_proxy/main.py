@@ -280,7 +280,14 @@ async def _run(settings: ProxySettings) -> None:
 def main(argv: Sequence[str] | None = None) -> None:
     """The console script; exits with 2 on settings that cannot be used, 1 on any other error."""
     settings = parse_or_exit(
-        ProxySettings, prog=PROGRAM, description=DESCRIPTION, argv=argv, ignored=IGNORED
+        ProxySettings,
+        prog=PROGRAM,
+        description=DESCRIPTION,
+        argv=argv,
+        ignored=IGNORED,
+        examples=(
+            "koord-runtime-proxy --remote-runtime-service-endpoint=/run/containerd/containerd.sock",
+        ),
     )
     logs.configure(settings.log_format, settings.log_level)
     IGNORED.report(log, argv)

@@ -36,6 +36,7 @@ from typing import Any, NoReturn, TypeVar
 from koord_model.version import describe_version
 
 from koord_service.go_flags import GoFlagError, GoFlags
+from koord_service.help_text import HelpFormatter, example
 from koord_service.setting_values import SettingValueError, is_list, parse_value, show_value
 from koord_service.terminal import exit_with
 
@@ -80,6 +81,7 @@ def parse_or_exit(
     environ: Mapping[str, str] | None = None,
     ignored: GoFlags | None = None,
     variables: str = "",
+    examples: Sequence[str] = (),
 ) -> S:
     """The settings of this run; on bad input one line on stderr and exit code 2."""
     try:
@@ -91,6 +93,7 @@ def parse_or_exit(
             environ=environ,
             ignored=ignored,
             variables=variables,
+            examples=examples,
         )
     except SettingsError as error:
         exit_with(prog, 2, str(error))
@@ -105,16 +108,18 @@ def parse(
     environ: Mapping[str, str] | None = None,
     ignored: GoFlags | None = None,
     variables: str = "",
+    examples: Sequence[str] = (),
 ) -> S:
     """The settings of this run; ``ignored`` flags are accepted and have no meaning.
 
-    ``variables`` is what environment variables begin with, where that is not the program's name.
+    ``variables`` is what environment variables begin with, where that is not the program's name,
+    ``examples`` are calls with which its help ends.
 
     Raises:
         SettingsError: a value is of the wrong type, or two settings contradict each other.
     """
     declared = _declare(settings, variables or prog)
-    parser = _parser(declared, prog, description)
+    parser = _parser(declared, prog, description, examples)
     try:
         ours, _ = (ignored or GoFlags()).split(sys.argv[1:] if argv is None else argv)
         found, unknown = parser.parse_known_args(_double_dashes(ours, declared))
@@ -198,10 +203,14 @@ class _Parser(argparse.ArgumentParser):
         raise SettingsError(f"{_one_line(message)} (see {self.prog} --help)")
 
 
-def _parser(declared: Sequence[_Setting], prog: str, description: str) -> _Parser:
+def _parser(
+    declared: Sequence[_Setting], prog: str, description: str, examples: Sequence[str]
+) -> _Parser:
     parser = _Parser(
         prog=prog,
         description=description,
+        epilog=example(*examples) if examples else None,
+        formatter_class=HelpFormatter,
         allow_abbrev=False,
         # A flag that is not there leaves the setting to the environment and the file.
         argument_default=argparse.SUPPRESS,

@@ -32,6 +32,7 @@ def main() -> None:
         description="Koordinator's node agent: enforces QoS on the node and reports its usage.",
         environ=environment(os.environ, os.path.isdir),
         ignored=IGNORED,
+        examples=("koordlet --dry-run --kubeconfig=/etc/kubernetes/kubelet.conf",),
     )
     logs.configure(settings.log_format, settings.log_level)
     IGNORED.report(log)

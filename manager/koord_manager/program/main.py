@@ -42,6 +42,7 @@ def main() -> None:
         "becomes of pods that are created.",
         environ=environment(os.environ),
         ignored=IGNORED,
+        examples=("koord-manager --kubeconfig=admin.conf --check",),
     )
     if settings.check:
         check_and_exit(PROGRAM, lambda: check(settings))
