@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from koordctl.errors import AskError
+from koordctl.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from koord_kube.client import Client
@@ -79,6 +80,21 @@ async def objects(
     async for page in api.pages(resource, namespace, selector or EVERYTHING):
         found = [*([] if page.first else found), *map(json.loads, page.items)]
     return found
+
+
+async def get(api: Client, resource: Resource, name: str, namespace: str = "") -> Any:
+    """An object by its name. Raises AskError, which suggests names that may be meant."""
+    from koord_kube.protocol.api import ApiError, NotFoundError
+
+    try:
+        return await api.get(resource, name, namespace)
+    except NotFoundError as error:
+        try:
+            every = await objects(api, resource, namespace)
+        except ApiError:
+            every = []  # its definition is not installed, or it may not be listed
+        hint = did_you_mean(name, (str(each["metadata"]["name"]) for each in every))
+        raise AskError(f"{error}{hint}") from None
 
 
 def is_configured(arguments: argparse.Namespace) -> bool:

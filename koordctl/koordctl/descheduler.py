@@ -50,7 +50,8 @@ def run_plan(arguments: argparse.Namespace) -> CommandOutput:
 def run_why(arguments: argparse.Namespace) -> CommandOutput:
     """Explain why a pod was moved, or stays. Raises AskError."""
     found = _ask(arguments, "/v1/why", {"pod": arguments.pod})
-    return CommandOutput(found, why_lines(found))
+    is_known = found["state"] in ("stays", "to move") or bool(found["moved"])
+    return CommandOutput(found, why_lines(found), None if is_known else "")
 
 
 def plan_lines(found: Json, *, shows_all: bool = False) -> Iterator[Block]:

@@ -80,12 +80,12 @@ def run(arguments: argparse.Namespace) -> CommandOutput:
 
 async def _device(api: Client, node: str) -> Json:
     """The Device of a node. Raises AskError if it has none."""
-    from koord_kube.protocol.api import NotFoundError
     from koord_kube.protocol.resources import DEVICES
 
     try:
-        return await api.get(DEVICES, node)
-    except NotFoundError as error:
+        found: Json = await cluster_client.get(api, DEVICES, node)
+        return found
+    except AskError as error:
         hint = "koordlet reports devices with the gates Accelerators and RDMADevices"
         raise AskError(f"{error}; {hint}") from None
 

@@ -59,7 +59,8 @@ def run_query(arguments: argparse.Namespace) -> CommandOutput:
     ]
     page = with_query("/v1/metrics/query", parameters)
     body, found = ask_koordlet(arguments.address, page, SeriesDocument)
-    return CommandOutput(from_page(body, SeriesDocument), query_lines(found))
+    document, problem = from_page(body, SeriesDocument), None if found.series else ""
+    return CommandOutput(document, query_lines(found), problem)
 
 
 def run_kinds(arguments: argparse.Namespace) -> CommandOutput:

@@ -12,9 +12,11 @@ from koord_model.times import from_rfc3339
 
 from koordctl import cluster_client
 from koordctl.amounts import UNKNOWN
+from koordctl.errors import AskError
 from koordctl.output.result import CommandOutput
 from koordctl.output.tables import Block, table
 from koordctl.render import clean
+from koordctl.suggestions import near
 
 Json = Mapping[str, Any]
 
@@ -43,6 +45,10 @@ def run(arguments: argparse.Namespace) -> CommandOutput:
     )
     chosen = [job for job in found if _is_chosen(job, arguments)]
     chosen.sort(key=lambda job: (_created(job), str(_meta(job).get("name"))), reverse=True)
+    pods = {pod for job in found for pod in _pods(job)}
+    if arguments.pod and arguments.pod not in pods:
+        hint = near(arguments.pod, pods)
+        raise AskError(f"there is no migration of {clean(arguments.pod)}{hint}")
     return CommandOutput(chosen, lines(chosen, arguments.clock))
 
 
@@ -56,8 +62,9 @@ def lines(jobs: Sequence[Json], clock: Callable[[], float]) -> Iterator[Block]:
 
 def _is_chosen(job: Json, arguments: argparse.Namespace) -> bool:
     is_over = _status(job).get("phase") in _OVER
-    pods = _pod(_spec(job).get("podRef")), _pod(_status(job).get("podRef"))
-    return (not arguments.pod or arguments.pod in pods) and not (arguments.under_way and is_over)
+    return (not arguments.pod or arguments.pod in _pods(job)) and not (
+        arguments.under_way and is_over
+    )
 
 
 def _row(job: Json, now: float) -> tuple[str, ...]:
@@ -82,6 +89,11 @@ def _created(job: Json) -> float:
         return from_rfc3339(str(_meta(job).get("creationTimestamp")))
     except ValueError:
         return 0.0
+
+
+def _pods(job: Json) -> set[str]:
+    """The pod that leaves, and the new one."""
+    return {_pod(part.get("podRef")) for part in (_spec(job), _status(job))} - {""}
 
 
 def _pod(reference: Any) -> str:

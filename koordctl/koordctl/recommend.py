@@ -48,7 +48,8 @@ def run(arguments: argparse.Namespace) -> CommandOutput:
 
     async def question(api: Client) -> list[Any]:
         if arguments.name:
-            return [await api.get(RECOMMENDATIONS, arguments.name, namespace)]
+            found = await cluster_client.get(api, RECOMMENDATIONS, arguments.name, namespace)
+            return [found]
         return await cluster_client.objects(api, RECOMMENDATIONS, namespace)
 
     found = cluster_client.ask_cluster(arguments, question)

@@ -41,7 +41,9 @@ def run(path: str, config: str, why: str) -> CommandOutput:
     except (ValueError, zlib.error) as error:
         raise UsageError(f"{path}: {' '.join(str(error).split())}") from None
     document = renamed(found, ReplayDocument)
-    return CommandOutput(document, lines(msgspec.convert(found, ReplayDocument), why))
+    shown = msgspec.convert(found, ReplayDocument)
+    is_known = bool(shown.explained) or not why
+    return CommandOutput(document, lines(shown, why), None if is_known else "")
 
 
 def read_lines(path: str) -> Iterator[bytes]:

@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> CommandOutput:
 
     async def question(api: Client) -> list[Any]:
         if arguments.name:
-            return [await api.get(RESERVATIONS, arguments.name)]
+            return [await cluster_client.get(api, RESERVATIONS, arguments.name)]
         return await cluster_client.objects(api, RESERVATIONS)
 
     found = cluster_client.ask_cluster(arguments, question)

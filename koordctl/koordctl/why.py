@@ -94,6 +94,8 @@ def run_evicted(arguments: argparse.Namespace) -> CommandOutput:
     document, found = _ask(arguments, evicted=name)
     nothing = f"No eviction of {clean(name)} is recorded" if name else "No eviction is recorded"
     runs = f"; {', '.join(map(clean, found.pods))} is running" if found.pods else ""
+    if found.decides and name and not (found.decisions or found.history):
+        raise AskError(f"{nothing}{runs}")
     return CommandOutput(document, why_lines(found, [f"{nothing}{runs}."]))
 
 

@@ -49,14 +49,15 @@ def run_resize(arguments: argparse.Namespace) -> CommandOutput:
     nothing = f"{name} has no pods that could be resized."
     lines = [f"{name}: {clean(found.reason)}"] if found.decides and found.reason else []
     shown = [*lines, *why_lines(found, [] if lines else [nothing])]
-    return CommandOutput(from_page(body, WhyDocument), shown)
+    return CommandOutput(from_page(body, WhyDocument), shown, None if found.decides else "")
 
 
 def run(arguments: argparse.Namespace) -> CommandOutput:
     """Explain present and past amounts, of one resource or of all. Raises AskError."""
     body = ask_leader(arguments, MANAGER_LEADER, _PAGE, {"node": arguments.node})
-    shown = lines(_read(body), arguments.resource, arguments.history)
-    return CommandOutput(from_page(body, WhyDocument), shown)
+    found = _read(body)
+    shown = lines(found, arguments.resource, arguments.history)
+    return CommandOutput(from_page(body, WhyDocument), shown, None if found.decides else "")
 
 
 def _read(body: bytes) -> WhyDocument:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from koordctl import cluster_client
-from koordctl.errors import AskError
 from koordctl.output.result import CommandOutput
 from koordctl.render import clean
 
@@ -31,17 +30,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> CommandOutput:
     """Explain where a node is. Raises AskError."""
     node, pool = cluster_client.ask_cluster(arguments, lambda api: _ask(api, arguments.node))
-    return CommandOutput({"node": node, "pool": pool}, lines(node, pool))
+    problem = None if pool else ""
+    return CommandOutput({"node": node, "pool": pool}, lines(node, pool), problem)
 
 
 async def _ask(api: Client, name: str) -> tuple[Json, Json | None]:
     from koord_kube.protocol.api import NotFoundError
     from koord_kube.protocol.resources import NODES, TIDE_NODE_POOLS
 
-    try:
-        node = await api.get(NODES, name)
-    except NotFoundError:
-        raise AskError(f"there is no node {name}") from None
+    node = await cluster_client.get(api, NODES, name)
     pool = (node["metadata"].get("labels") or {}).get(_POOL)
     try:
         return node, await api.get(TIDE_NODE_POOLS, pool) if pool else None

@@ -39,7 +39,8 @@ async def test_a_node_of_a_pool(api: KubeApi, ctl: Ctl) -> None:
 @pytest.mark.parametrize("labels", [{}, {f"{PREFIX}/node-pool": "gone"}])
 async def test_a_node_of_none(api: KubeApi, ctl: Ctl, labels: dict[str, str]) -> None:
     api.put(NODES, {"metadata": {"name": "n", "labels": labels}})
-    _, out, _ = await ctl("why", "tide", "n")
-    assert out.startswith("n is in no TideNodePool")
-    code, _, error = await ctl("why", "tide", "x")
-    assert (code, "there is no node x" in error) == (1, True)
+    code, out, _ = await ctl("why", "tide", "n")
+    assert (code, out.startswith("n is in no TideNodePool")) == (1, True)
+    api.put(NODES, {"metadata": {"name": "node-7"}})
+    code, _, error = await ctl("why", "tide", "node7")
+    assert (code, error.endswith('"node7" not found; did you mean node-7?\n')) == (1, True)
