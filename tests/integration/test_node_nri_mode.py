@@ -175,7 +175,7 @@ def test_why_a_pod_is_as_it_is_also_after_a_restart(node: Node) -> None:
         before = koordlet.why(pod.name)
         # No proxy is here, and none is missed.
         status = koordlet.koordctl("status", "--address=127.0.0.1:1")
-        assert "not needed, since koordlet uses NRI" in status
+        assert "not installed, koordlet uses NRI" in status
         assert f"connected to {node.containerd.nri_address}, " in status
         koordlet.stop()
         koordlet.start()
