@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from koord_service.help_text import calls_of
-from koordctl.commands import chosen, parser
+from koordctl.commands import parser
 from koordctl.main import main
 
 from tests.koordctl.conftest import Failing, Run
@@ -26,7 +26,8 @@ def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]
         yield parser
 
 
-EVERY = {each.prog: each for each in leaves(parser())}
+WHOLE = parser()
+EVERY = {each.prog: each for each in leaves(WHOLE)}
 
 
 @pytest.mark.parametrize("prog", EVERY)
@@ -37,17 +38,16 @@ def test_examples_are_taken_and_formats_are_there(prog: str) -> None:
     assert all(call.startswith(f"{prog}") for call in calls)
     for call in calls:
         _, *words = call.partition(" > ")[0].split()
-        found = parser(chosen(words)).parse_args(words)
+        found = WHOLE.parse_args(words)
         assert callable(found.command)
         if "there is no -o" not in str(command.description):
             for output in ("wide", "json", "yaml"):
-                assert parser().parse_args([*words, "-o", output]).output == output
+                assert WHOLE.parse_args([*words, "-o", output]).output == output
 
 
 def test_groups_have_examples_of_their_own() -> None:
-    whole = parser()
-    (top,) = (each for each in whole._actions if isinstance(each, argparse._SubParsersAction))
-    for each in (whole, *top.choices.values()):
+    (top,) = (each for each in WHOLE._actions if isinstance(each, argparse._SubParsersAction))
+    for each in (WHOLE, *top.choices.values()):
         assert calls_of(each.epilog), each.prog
         assert calls_of(each.epilog)[0] in each.format_help()
 
