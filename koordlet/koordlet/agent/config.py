@@ -496,13 +496,14 @@ def _given(settings: KoordletSettings, name: str) -> str:
 
 
 def in_directory(settings: KoordletSettings, directory: str) -> KoordletSettings:
-    """The settings with all state in one directory, and nothing restored at the end."""
+    """The settings with all state in one directory, nothing restored at the end, and no traces."""
     return replace(
         settings,
         state_dir=directory,
         tsdb_path="",
         prediction_checkpoint_filepath="",
         restore_on_stop=False,
+        tracing_endpoint="",
     )
 
 
