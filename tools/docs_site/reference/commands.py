@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from koordctl.main import _parser
+from koordctl.commands import parser as koordctl_parser
 
 from tools.docs_site.reference.markdown import code, table
 
 
 def markdown() -> str:
     """Return a section for each command, with those below it."""
-    return "\n".join(_section(path, parser) for path, parser in commands(_parser()) if path)
+    return "\n".join(_section(path, parser) for path, parser in commands(koordctl_parser()) if path)
 
 
 def commands(
