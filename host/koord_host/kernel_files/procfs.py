@@ -121,6 +121,33 @@ def network_bytes(text: str) -> int:
     return total
 
 
+class TCPCounters(NamedTuple):
+    """Counts of the TCP connections of a network namespace since it was made.
+
+    ``opened`` counts connections made and accepted, ``established`` those that are, and ``sent``
+    segments, again or for the first time.
+    """
+
+    opened: int
+    established: int
+    sent: int
+
+
+def tcp_counters(text: str) -> TCPCounters:
+    """From /proc/PID/net/snmp."""
+    lines = [line.split() for line in text.splitlines() if line.startswith("Tcp:")]
+    try:
+        names, values = lines
+        count = {name: int(value) for name, value in zip(names[1:], values[1:], strict=True)}
+        return TCPCounters(
+            count["ActiveOpens"] + count["PassiveOpens"],
+            count["CurrEstab"],
+            count["OutSegs"] + count["RetransSegs"],
+        )
+    except (ValueError, KeyError):
+        raise ValueError(f"{excerpt(str(lines))} where TCP's counters belong") from None
+
+
 def numa_memory_used(text: str) -> int:
     """Memory of a NUMA node without page cache, in bytes, from its ``meminfo`` in sysfs.
 

@@ -93,6 +93,8 @@ def test_numa_memory_is_never_less_than_none() -> None:
         (procfs.memory, MEMINFO.replace("1000", "-5"), "where an amount of memory belongs"),
         (procfs.memory, MEMINFO.replace("700 kB", ""), "where an amount of memory belongs"),
         (procfs.numa_memory_used, MEMINFO, 'no line "Active\\(file\\):"'),
+        (procfs.tcp_counters, "Tcp: ActiveOpens\nTcp: 1\n", "where TCP's counters belong"),
+        (procfs.tcp_counters, "Udp: InDatagrams\n", "where TCP's counters belong"),
     ],
 )
 def test_what_no_kernel_says_is_refused(read, text, says) -> None:
@@ -111,6 +113,8 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 def test_this_machines_kernel_is_understood() -> None:
     kernel = KernelFilesystem()
     times = procfs.cpu_times(kernel.read("/proc/stat"))
+    tcp = procfs.tcp_counters(kernel.read("/proc/net/snmp"))
+    assert tcp.opened >= tcp.established >= 0
     assert times.whole >= sum(times.cpus.values()) * 0.9 > 0
     memory = procfs.memory(kernel.read("/proc/meminfo"))
     assert memory.available is not None

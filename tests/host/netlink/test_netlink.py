@@ -8,8 +8,9 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from koord_host.netlink import messages, taskstats
@@ -98,6 +99,8 @@ def test_processes_that_do_not_run_are_left_out(counters: TaskStats) -> None:
 
 # ---- connections
 
+T = TypeVar("T")
+
 NAMESPACE = "pykoord-netlink"
 NEAR, FAR = "10.123.45.1", "10.123.45.2"
 CLIENT = """
@@ -130,11 +133,16 @@ def namespace() -> Iterator[None]:
 
 
 def read(process: int, most: int) -> tuple[list[Connection], bool]:
-    """Read in a thread of its own, which is in this namespace again afterwards."""
+    """Read all, in a thread of its own."""
+    return _in_thread(lambda: TCPConnections().read(process, most))
+
+
+def _in_thread(read: Callable[[], T]) -> T:
+    """Read in a thread, which is in this namespace again afterwards."""
     own, found = os.readlink("/proc/self/ns/net"), []
 
     def look() -> None:
-        found.append(TCPConnections().read(process, most))
+        found.append(read())
         assert os.readlink("/proc/thread-self/ns/net") == own
 
     thread = threading.Thread(target=look)
@@ -154,11 +162,15 @@ def test_connections_of_another_namespace(namespace: None) -> None:
                 made.sendall(b"y")
                 seen = [read(client.pid, 10), read(client.pid, 0), read(os.getpid(), 10**6)]
                 peer = _by_pyroute2(made)
+                # Again, one by one: one of them has ended.
+                known = [seen[0][0][0], seen[0][0][0]._replace(name=b"\2" + bytes(48))]
+                again = _in_thread(lambda: TCPConnections().read_again(client.pid, known * 40))
             client.communicate()
     ([found], complete), (none, rest), (ours, _) = seen
     assert (complete, none, rest) == (True, [], False)
     assert (found.segments, found.retransmits) == (1, 0)
     assert 0 < found.rtt < 10**6
+    assert again == [found] * 40
     # The other end is in this namespace, where pyroute2 reads it too.
     figures = peer["tcpi_rtt"], peer["tcpi_total_retrans"], peer["tcpi_data_segs_out"]
     assert figures in [(each.rtt, each.retransmits, each.segments) for each in ours]
@@ -173,5 +185,6 @@ def _by_pyroute2(made: socket.socket) -> dict[str, int]:
     with DiagSocket() as peer:
         peer.bind()
         found = peer.get_sock_stats(family=socket.AF_INET, states=2, extensions=2)
-    [one] = [each for each in found if each["idiag_sport"] == made.getsockname()[1]]
+    ends = made.getsockname()[1], made.getpeername()[1]
+    [one] = [each for each in found if (each["idiag_sport"], each["idiag_dport"]) == ends]
     return dict(dict(one["attrs"])["INET_DIAG_INFO"])

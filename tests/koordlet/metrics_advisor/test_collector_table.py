@@ -24,7 +24,7 @@ ALWAYS = {
 
 
 [FOLDER] = collectors.__path__
-NAMES = {path.stem for path in Path(FOLDER).glob("*.py")} - {"__init__"}
+NAMES = {path.stem for path in Path(FOLDER).iterdir() if path.stem[0] != "_"}
 
 
 @pytest.mark.parametrize(

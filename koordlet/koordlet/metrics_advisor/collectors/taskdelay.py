@@ -17,6 +17,7 @@ seen. What it waited between the last round and its end is lost; its past stays 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from koord_host.kernel_files import processes
@@ -75,10 +76,13 @@ class Collector:
 
     def __init__(self, sources: CollectorSources) -> None:
         self._sources = sources
+        self._proc = sources.layout.proc_root
         self._stats = CgroupStats(sources.layout)
         self._pace = SampleSpacing()
         self._groups = PerPodCache(lambda record: groups(record, sources.layout)[1:])
         self._last: _Round | None = None
+        self._known: dict[int, tuple[int, Process]] = {}
+        """Processes as they were identified, with the inodes of their directories in /proc."""
 
     def collect(self, context: CollectContext) -> Samples:
         """Collect once."""
@@ -98,7 +102,7 @@ class Collector:
 
     def _accounts(self) -> bool:
         """True if the kernel accounts delays; before Linux 5.14 it does by default."""
-        path = f"{self._sources.layout.proc_root}/sys/kernel/task_delayacct"
+        path = f"{self._proc}/sys/kernel/task_delayacct"
         try:
             return self._sources.tree.read(path).strip() != "0"
         except OSError:
@@ -111,22 +115,19 @@ class Collector:
         counters: TaskDelayCounters,
         reading: FileReading,
     ) -> _Round:
-        proc_root = self._sources.layout.proc_root
         # Before processes are listed: what started after this is seen from its start.
-        seconds = reading.of_node(f"{proc_root}/uptime", uptime)
+        seconds = reading.of_node(f"{self._proc}/uptime", uptime)
         ticks = float("inf") if seconds is None else seconds * self._sources.jiffies_per_second
         listed: dict[str, dict[int, Process]] = {}
         limited: dict[str, int] = {}
+        known, self._known = self._known, {}
         for container in containers:
             pids = pids_of(self._sources.tree, self._sources.layout, container.group)
             if len(pids) > _MOST_PROCESSES:
                 reading.partial.append(
                     f"{container.group}: only {_MOST_PROCESSES} of its processes are measured"
                 )
-            found = processes.identify(
-                self._sources.tree, proc_root, container.group, pids[:_MOST_PROCESSES]
-            )
-            listed[container.group] = found
+            listed[container.group] = self._identify(container.group, pids[:_MOST_PROCESSES], known)
             hits = reading.of_group(
                 self._stats.memory_limit_file(container.group), self._stats.memory_limit_hits
             )
@@ -140,8 +141,27 @@ class Collector:
             group: {one: read[pid] for pid, one in found.items() if pid in read}
             for group, found in listed.items()
         }
-        reclaims = reading.of_node(f"{proc_root}/vmstat", direct_reclaims)
+        reclaims = reading.of_node(f"{self._proc}/vmstat", direct_reclaims)
         return _Round(context.steady, ticks, delays, limited, reclaims)
+
+    def _identify(
+        self, group: str, pids: Iterable[int], known: Mapping[int, tuple[int, Process]]
+    ) -> dict[int, Process]:
+        """Those that live, by number; as long as the inode is the same, the process is.
+
+        To look at it costs a fifth of reading when the process started.
+        """
+        found, inodes = {}, {}
+        for pid in pids:
+            with suppress(OSError):
+                inodes[pid] = self._sources.tree.identity(f"{self._proc}/{pid}")
+                inode, process = known.get(pid, (0, Process("", pid)))
+                if (inode, process.group) == (inodes[pid], group):
+                    found[pid] = process
+        new = inodes.keys() - found.keys()
+        found |= processes.identify(self._sources.tree, self._proc, group, new)
+        self._known.update((pid, (inodes[pid], process)) for pid, process in found.items())
+        return found
 
 
 def growth(

@@ -108,6 +108,18 @@ class ConnectionTable(Protocol):
         """
         ...
 
+    def cpu_time(self) -> float:
+        """Seconds of CPU that the calling thread has used."""
+        ...
+
+    def read_again(self, process: int, known: Sequence[Connection]) -> list[Connection]:
+        """Those of some connections of a process's namespace that are there still.
+
+        Raises:
+            OSError: as for ``read``.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class CollectorSources:

@@ -1,7 +1,7 @@
 """Latency and loss on containers' TCP connections, and the traffic of pods.
 
 Sources: sock_diag in each pod's network namespace (``/proc/PID/ns/net`` of one of its processes),
-and ``/proc/PID/net/dev``. Samples, over the time since the last round:
+``/proc/PID/net/dev``, ``/proc/PID/net/snmp``. Samples, over the time since the last round:
 
 - ``container_tcp_rtt``: the smoothed round-trip time in milliseconds, the median of the
   connections on which data was sent;
@@ -24,6 +24,13 @@ from koord_host.kernel_files.procfs import network_bytes
 from koord_host.netlink.tcp_diag import Connection
 
 from koordlet.metric_cache.core.samples import Sample, Series
+from koordlet.metrics_advisor.collectors.tcp.namespaces import (
+    Labels,
+    Namespace,
+    NamespaceReading,
+    Visit,
+    ended,
+)
 from koordlet.metrics_advisor.contract.cgroup_reading import (
     FileReading,
     LabelledCgroup,
@@ -45,9 +52,6 @@ ENABLED_BY = ("TCPCollector",)
 BLOCKING = True
 """For a thread of its own: it enters the pods' network namespaces."""
 
-_MOST_OF_NAMESPACE = 2048
-_MOST = 16384
-"""Connections, which are remembered until the next round: some 4 MB."""
 _LEAST_SEGMENTS = 50
 _MANY_AGAIN = 5
 """Segments sent again that say enough of fewer: who loses many sends few."""
@@ -56,22 +60,12 @@ _REFUSED = "entering network namespaces takes CAP_SYS_ADMIN and the host's PID n
 _SOLE = -1
 """Stands for the cgroup of a pod's only container, of whatever cgroup its connections are."""
 
-Labels = tuple[str, ...]
-
-
-class _Namespace(NamedTuple):
-    """A network namespace: its connections, whether these are all, and containers by cgroup id."""
-
-    connections: Mapping[int, Connection]
-    complete: bool
-    owners: dict[int, Labels]
-
 
 class _Round(NamedTuple):
     """Counters of one round: namespaces by inode, and bytes by pod's labels."""
 
     steady: float
-    namespaces: Mapping[int, _Namespace]
+    namespaces: Mapping[int, Namespace]
     traffic: Mapping[Labels, int]
 
 
@@ -80,6 +74,7 @@ class Collector:
 
     def __init__(self, sources: CollectorSources) -> None:
         self._sources = sources
+        self._proc = sources.layout.proc_root
         self._pace = SampleSpacing()
         self._groups = PerPodCache(lambda record: groups(record, sources.layout))
         self._last: _Round | None = None
@@ -93,7 +88,7 @@ class Collector:
         last, self._last = self._last, None
         reading = FileReading(self._sources.tree)
         try:
-            now = self._read(context, self._sources.connections, reading)
+            now = self._read(context, self._sources.connections, last, reading)
         except PermissionError as error:
             raise UnavailableError(f"{error.strerror}: {_REFUSED}") from error
         self._last = now
@@ -101,36 +96,30 @@ class Collector:
         return Samples(samples, partial=tuple(dict.fromkeys(reading.partial)))
 
     def _read(
-        self, context: CollectContext, table: ConnectionTable, reading: FileReading
+        self,
+        context: CollectContext,
+        table: ConnectionTable,
+        last: _Round | None,
+        reading: FileReading,
     ) -> _Round:
-        namespaces: dict[int, _Namespace] = {}
+        visits: dict[int, Visit] = {}
         traffic: dict[Labels, int] = {}
-        host, room = table.namespace(), _MOST
+        host = table.namespace()
         for pod, *containers in self._groups.of(context.pods):
-            process = self._process(containers)
-            if not process:
+            process, where = self._process(containers), 0
+            with ended(pod.group, reading):
+                where = table.namespace(process) if process else 0
+            if not where:
                 continue
-            try:
-                where = table.namespace(process)
-                if where not in namespaces:
-                    found, complete = table.read(process, min(room, _MOST_OF_NAMESPACE))
-                    by_cookie = {connection.cookie: connection for connection in found}
-                    namespaces[where] = _Namespace(by_cookie, complete, {})
-                    room -= len(found)
-            except PermissionError:
-                raise
-            except OSError as error:
-                # It has ended, or the kernel did not answer: the other pods' are read.
-                if not isinstance(error, FileNotFoundError | ProcessLookupError):
-                    reading.partial.append(f"connections of {pod.group}: {error}")
-                continue
-            namespaces[where].owners.update(self._owners(containers, where == host))
+            visit = visits.setdefault(where, Visit(process, pod.group, {}))
+            visit.owners.update(self._owners(containers, where == host))
             if where != host:
-                path = f"{self._sources.layout.proc_root}/{process}/net/dev"
-                counted = reading.of_group(path, network_bytes)
+                counted = reading.of_group(f"{self._proc}/{process}/net/dev", network_bytes)
                 if counted is not None:
                     traffic[pod.labels] = counted
-        return _Round(context.steady, namespaces, traffic)
+        namespaces = NamespaceReading(table, self._proc, reading)
+        found = namespaces.read(visits, last.namespaces if last else {})
+        return _Round(context.steady, found, traffic)
 
     def _process(self, containers: Iterable[LabelledCgroup]) -> int:
         """One of a pod's processes; 0 if there is none."""
@@ -174,7 +163,7 @@ def _of_containers(last: _Round, now: _Round) -> Iterator[Sample]:
             yield Sample(Series("container_tcp_retransmits", owner), ratio)
 
 
-def _grown(last: _Namespace, now: _Namespace) -> Iterator[tuple[Connection, int, int]]:
+def _grown(last: Namespace, now: Namespace) -> Iterator[tuple[Connection, int, int]]:
     """The connections that sent data since, with the segments sent, and those sent again.
 
     One that was not there counts from its start, unless it may have been there, unread.
