@@ -150,9 +150,9 @@ class ObservingKoordlet(StatusKoordlet):
         )
         return {tuple(one["labels"].values()): one["values"] for one in page["series"]}
 
-    def curve(self, kind: str) -> dict[tuple[Any, ...], float]:
+    def curve(self, kind: str, window: str = "1m") -> dict[tuple[Any, ...], float]:
         """The points of all series of a kind in the last minute, by labels and time."""
-        page = self.page("/v1/metrics/query", kind=kind, window="1m", points=1, step=1)
+        page = self.page("/v1/metrics/query", kind=kind, window=window, points=1, step=1)
         return {
             (*one["labels"].values(), at): value
             for one in page["series"]

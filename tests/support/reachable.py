@@ -66,6 +66,9 @@ def _inside(one: object) -> list[Any]:
     """What an object holds; of a function not the whole module that it is in."""
     if isinstance(one, FunctionType):
         return [*(one.__closure__ or ()), *(one.__defaults__ or ()), one.__dict__]
+    # Since Python 3.11 an object has its dictionary when somebody asks for it. A first look that
+    # asked only for names would make them all, and the second find hundreds more.
+    getattr(one, "__dict__", None)
     return gc.get_referents(one)
 
 
