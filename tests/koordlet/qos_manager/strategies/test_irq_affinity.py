@@ -131,6 +131,10 @@ ALONE = (
     [
         (view(), "interrupts stay: cards and CPUs are not known yet"),
         (
+            shown(card("eth0", 4), pods_known=False),
+            "interrupts stay: which pods run is not known yet",
+        ),
+        (
             shown(card("eth0", 4), balancer="irqbalance (PID 7)"),
             ALONE,
         ),

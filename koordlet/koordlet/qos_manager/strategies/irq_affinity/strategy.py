@@ -88,6 +88,9 @@ def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
         return Plan(decisions=(Decision(outcome),))
     if not cards:
         return NOTHING
+    if memory is None and not view.pods_known:
+        # Not even for a second onto CPUs of LSE pods: after a restart interrupts are off them.
+        return Plan(decisions=(Decision("interrupts stay: which pods run is not known yet"),))
     before = memory if isinstance(memory, _Memory) else _Memory()
     if found.steady != before.steady:
         before = _Memory(found.steady, _advance(view, settings, found, cards, before.states))
