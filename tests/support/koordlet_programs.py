@@ -156,6 +156,7 @@ class ObservingKoordlet(StatusKoordlet):
         return {
             (*one["labels"].values(), at): value
             for one in page["series"]
+            if one["points"]  # one that began in the step under way has none
             for at, value in zip(page["times"], one["points"], strict=True)
             if value is not None
         }
