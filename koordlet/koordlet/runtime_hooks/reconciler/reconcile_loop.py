@@ -37,7 +37,8 @@ _log = get_log("koordlet.node")
 OBSERVED = (Stage.POST_STOP_POD_SANDBOX, Stage.POST_START_CONTAINER, Stage.POST_STOP_CONTAINER)
 """Stages that show what runs, whether a plugin has a hook for them or not."""
 
-_UPDATE_SECONDS = 1.0
+_UPDATE_SECONDS = (1.0, 10.0)
+"""After the call that comes before an update; on a busy node the runtime takes longer than one."""
 _GATHER_SECONDS = 0.02
 
 
@@ -120,7 +121,8 @@ class NodeReconcileLoop:
         if isinstance(subject, Container) and stage is Stage.PRE_UPDATE_CONTAINER_RESOURCES:
             # The runtime is about to set its limits, and systemd all groups above it.
             loop = asyncio.get_running_loop()
-            loop.call_later(_UPDATE_SECONDS, self._touch, subject.pod.uid)
+            for seconds in _UPDATE_SECONDS:
+                loop.call_later(seconds, self._touch, subject.pod.uid)
             return
         if isinstance(subject, Pod) and stage is Stage.PRE_RUN_POD_SANDBOX:
             self._touched.add(subject.uid)
