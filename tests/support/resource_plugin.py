@@ -21,9 +21,15 @@ SERVICE = "resourceplugin.v1alpha1.ResourcePlugin"
 
 
 class CpuPlugin:
-    """A plugin of the resource "cpu"; ``hints`` are NUMA nodes that it names, all preferred."""
+    """A plugin of a resource; ``hints`` are NUMA nodes that it names, all preferred."""
 
-    def __init__(self, path: Path, cpus: str = "0-7", hints: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self,
+        path: Path,
+        cpus: str = "0-7",
+        hints: tuple[int, ...] = (),
+        resource: str = "cpu",
+    ) -> None:
         self.free = set(cpuset.parse(cpus))
         self.given: dict[tuple[str, str], frozenset[int]] = {}
         self.asked: list[tuple[str, Message]] = []
@@ -31,8 +37,9 @@ class CpuPlugin:
         """What else its answers say."""
         self.options = pb.ResourcePluginOptions(with_topology_alignment=bool(hints))
         self._hints = hints
+        self._resource = resource
         path.parent.mkdir(exist_ok=True)
-        info = PluginInfo(type="ResourcePlugin", name="cpu", supported_versions=["v1alpha1"])
+        info = PluginInfo(type="ResourcePlugin", name=resource, supported_versions=["v1alpha1"])
         self.server = PluginServer(
             path,
             info,
@@ -52,12 +59,14 @@ class CpuPlugin:
     async def _topology_hints(self, text: bytes) -> Message:
         self.asked.append(("GetTopologyHints", pb.ResourceRequest.FromString(text)))
         hints = [pb.TopologyHint(nodes=[node], preferred=True) for node in self._hints]
-        return pb.ResourceHintsResponse(resource_hints={"cpu": pb.ListOfTopologyHints(hints=hints)})
+        found = {self._resource: pb.ListOfTopologyHints(hints=hints)}
+        return pb.ResourceHintsResponse(resource_hints=found)
 
     async def _allocate(self, text: bytes) -> Message:
         request = pb.ResourceRequest.FromString(text)
         self.asked.append(("Allocate", request))
-        key, number = (request.pod_uid, request.container_name), request.resource_requests["cpu"]
+        key = (request.pod_uid, request.container_name)
+        number = request.resource_requests[self._resource]
         if key not in self.given:
             if number > len(self.free):
                 raise ValueError("not enough cpus")
@@ -74,7 +83,7 @@ class CpuPlugin:
             allocation_result=cpuset.render(cpus),
         )
         info.MergeFrom(self.extra)
-        return pb.ResourceAllocation(resource_allocation={"cpu": info})
+        return pb.ResourceAllocation(resource_allocation={self._resource: info})
 
     async def _allocation(self, _: bytes) -> Message:
         found = pb.GetResourcesAllocationResponse()

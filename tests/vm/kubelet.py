@@ -33,7 +33,7 @@ _OOM_SCORES = {KubeQoS.GUARANTEED: -997, KubeQoS.BURSTABLE: 999, KubeQoS.BEST_EF
 
 @dataclasses.dataclass(frozen=True)
 class Started:
-    """A pod that was started."""
+    """A pod that was started, or will be while it has no container."""
 
     case: PodCase
     sandbox: pb.PodSandboxConfig
@@ -49,9 +49,18 @@ class Kubelet:
         self.started: list[Started] = []
         self._numbers = itertools.count(1)
 
-    def start(self, case: PodCase, command: Sequence[str] = SLEEP_FOREVER) -> str:
-        """Start a pod of this kind; returns the container's id."""
+    def start(
+        self,
+        case: PodCase,
+        command: Sequence[str] = SLEEP_FOREVER,
+        bound: Callable[[Started], None] = lambda _: None,
+    ) -> str:
+        """Start a pod of this kind; returns the container's id.
+
+        ``bound`` learns of the pod before the runtime does, as readers of the kubelet's list do.
+        """
         plan = self._plan(case, command)
+        bound(Started(case, plan.sandbox, ""))
         sandbox_id = self._insist(
             "RunPodSandbox",
             plan.sandbox.metadata,
@@ -76,14 +85,17 @@ class Kubelet:
         """Write the kubelet's view of a pod's resources again, as it does after a resize."""
         self.cri.update_container_resources(container_id, _resources(case), timeout=DEADLINE)
 
-    def list_pods(self, path: Path, spec: Callable[[PodCase], dict[str, Any]]) -> None:
-        """Write what a kubelet says at /pods of those that run."""
+    def list_pods(
+        self, path: Path, spec: Callable[[PodCase], dict[str, Any]], *pending: Started
+    ) -> None:
+        """Write what a kubelet says at /pods of those that run, and of others that will."""
         running = {
             one.id
             for one in self.cri.list_containers(timeout=DEADLINE)
             if one.state == pb.CONTAINER_RUNNING
         }
-        items = [_listed(one, spec) for one in self.started if one.container_id in running]
+        there = (one for one in self.started if one.container_id in running)
+        items = [_listed(one, spec) for one in (*there, *pending)]
         aside = path.with_suffix(".new")
         aside.write_text(json.dumps({"kind": "PodList", "apiVersion": "v1", "items": items}))
         aside.rename(path)
@@ -158,9 +170,9 @@ def _listed(one: Started, spec: Callable[[PodCase], dict[str, Any]]) -> dict[str
         },
         "spec": spec(one.case),
         "status": {
-            "phase": "Running",
+            "phase": "Running" if one.container_id else "Pending",
             "qosClass": one.case.kube_qos.value,
-            "containerStatuses": [status],
+            "containerStatuses": [status] if one.container_id else [],
         },
     }
 

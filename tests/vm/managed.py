@@ -1,7 +1,7 @@
 """What the QoS manager is asked for on the node: its pods, NodeSLOs and settings.
 
 It has eight CPUs then, as many so that those which pods share have room for a burst on a
-slow emulator. 0 belongs to an LSE pod, so best-effort pods have seven at most.
+slow emulator. 0 and 7 belong to LSE pods, so best-effort pods have six at most.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ from typing import Any
 
 from koord_model import keys
 from koord_model.qos import KubeQoS
+from koordlet.agent.feature_gates import DEFAULTS
 
 from tests.support.pod_cases import MIB, PodCase, batch, qos
 from tests.vm.expectations import HOOK_TIMEOUT
 
 RULES, LISTED = "/etc/koordlet/node.yaml", "/etc/koordlet/pods.json"
 DISK = "/dev/vda"
-CPUS, SHARED = "0-7", "1-7"
+CPUS, SHARED = "0-7", "1-6"
+GATES = ",".join(f"{gate}=true" for gate in (*DEFAULTS, "NUMABind", "ResourcePlugins"))
+MALACHITE = "127.0.0.1:9002"
 
 ENVIRONMENT = f"""\
 {HOOK_TIMEOUT}
@@ -28,11 +31,8 @@ KOORDLET_NODESLO_FILE={RULES}
 KOORDLET_POD_LIST_SOURCE={LISTED}
 KOORDLET_KUBELET_SYNC_INTERVAL=1
 KOORDLET_RUNTIME_HOOKS_RECONCILE_INTERVAL=2
-KOORDLET_FEATURE_GATES=CgroupReconcile=true,BlkIOReconcile=true,PSICollector=true,\
-MemoryOffload=true,PressureSuppress=true,SystemConfig=true,ThresholdEvict=true,\
-MemoryStatCollector=true,ZoneInfoCollector=true,SchedStatCollector=true,TaskDelayCollector=true,\
-MemoryGuard=true,MemoryWatermark=true,DyingCgroupReclaim=true,InterferenceDetection=true,\
-ServiceCPUWeight=true,CPUPools=true,EvictionPlugins=true,NUMABind=true
+KOORDLET_FEATURE_GATES={GATES}
+KOORDLET_MALACHITE_ADDR={MALACHITE}
 KOORDLET_PSI_COLLECTOR_INTERVAL=2
 KOORDLET_ENABLE_PAGECACHE_COLLECTOR=true
 KOORDLET_RESTORE_ON_STOP=true
@@ -55,6 +55,19 @@ BURSTING = PodCase(
 BURN = ("/bin/sh", "-c", "exec dd if=/dev/zero of=/dev/null bs=4M")
 BASE, CEILING = 20_000, 60_000
 """Its quota, and three times that."""
+
+ALLOCATED_CPUS, ALLOCATED_RESOURCE = "7", "example.com/quiet-cpus"
+PORT, NEAR, FAR = 9000, "192.0.2.1", "192.0.2.2"
+ALLOCATED = PodCase(
+    "allocated",
+    KubeQoS.GUARANTEED,
+    labels=qos("LSE"),
+    cpu_request=1000,
+    cpu_limit=1000,
+    memory_limit=64 * MIB,
+)
+"""Its CPUs are a resource plugin's. It answers to what is sent to its port with the same."""
+ECHO = ("/bin/sh", "-c", f"exec busybox nc -ll -p {PORT} -e /bin/cat")
 
 CACHED_BYTES = 32 * MIB
 CACHED = PodCase(
@@ -191,6 +204,8 @@ def spec(case: PodCase) -> dict[str, Any]:
         requests["memory"] = str(case.memory_limit // 2)
         limits["memory"] = str(case.memory_limit)
     asked = _batch(case.annotations)
+    if case is ALLOCATED:
+        asked = {ALLOCATED_RESOURCE: "1"}
     resources = {"requests": requests | asked, "limits": limits | asked}
     container = {"name": "main", "resources": resources}
     return {"priority": _PRIORITIES.get(case.name, 9500), "containers": [container]}
@@ -202,5 +217,7 @@ def _batch(annotations: Mapping[str, str]) -> dict[str, str]:
     return asked
 
 
-WARNED = r"nri not available yet|took more than 100 ms of CPU|has not come back for 10 s"
-"""What is said all the same: containerd has no NRI here, and the machine is an emulated one."""
+WARNED = (
+    r"nri not available yet|collector=rdma|took more than 100 ms of CPU|has not come back for 10 s"
+)
+"""What is said all the same: no NRI, no RDMA here, and the machine is an emulated one."""

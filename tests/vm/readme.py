@@ -9,6 +9,16 @@ README = Path(__file__).parents[2] / "README.md"
 COLLECTORS = README.parent / "docs/collectors.md"
 DOCKER = README.parent / "docs/operations/docker.md"
 STRATEGIES = README.parent / "docs/strategies/caches-and-disks.md"
+PLUGINS = README.parent / "docs/operations/resource-plugins.md"
+INTERRUPTS = README.parent / "docs/strategies/interrupts.md"
+DROP_INS = (
+    (COLLECTORS, "perf_event_open"),
+    (COLLECTORS, "RestrictNamespaces"),
+    (STRATEGIES, "/proc/sys/vm"),
+    (INTERRUPTS, "ProtectKernelTunables"),
+    (PLUGINS, "/var/lib/katalyst"),
+)
+"""What an administrator adds who turns everything on: pages, and a word of what is wanted there."""
 
 
 def steps(text: str, section: str = "On a real node") -> dict[int, list[str]]:

@@ -71,9 +71,11 @@ def installation() -> list[dict[str, Any]]:
     Path("/proc/sys/kernel/perf_event_paranoid").write_text("2")
     drop_ins = Path("/etc/systemd/system/koordlet.service.d")
     drop_ins.mkdir()
-    for page, word in ((readme.COLLECTORS, "perf_event_open"), (readme.STRATEGIES, "/proc/sys/vm")):
+    # As operations/resource-plugins.md has it, before koordlet is given it.
+    Path("/var/lib/katalyst/resource-plugins").mkdir(parents=True)
+    for number, (page, word) in enumerate(readme.DROP_INS):
         text = readme.drop_in(page.read_text(), word)
-        (drop_ins / f"{page.stem}.conf").write_text(text)
+        (drop_ins / f"{number}-{page.stem}.conf").write_text(text)
     steps = readme.steps(readme.README.read_text())
     done = []
     for command in (command for step in (2, 3, 4) for command in steps[step]):

@@ -198,6 +198,150 @@ def test_pressure_of_the_node_is_measured(outcome: Outcome) -> None:
     assert {"cpu", "mem", "io"} == {one["labels"]["psi_resource"] for one in series}
 
 
+# What works with koordlet: resource plugins, network cards, Katalyst's agent.
+
+
+def test_a_resource_plugins_cpus_are_the_containers_alone(outcome: Outcome) -> None:
+    """From its start, beside CPU suppression, and through a kill."""
+    start, kill = outcome("qos_start"), outcome("qos_kill")
+    assert (start["allocated"], kill["allocated"]) == (managed.ALLOCATED_CPUS,) * 2
+    own = cpuset.parse(managed.ALLOCATED_CPUS)
+    for step, when in (("qos_on", "groups"), ("qos_quota", "after"), ("qos_kill", "after")):
+        groups = below(outcome(step)[when], BESTEFFORT)
+        assert not own & frozenset().union(
+            *(cpuset.parse(files["cpuset.cpus"]) for files in groups.values())
+        )
+
+
+def test_interrupts_leave_cpus_that_pods_own(outcome: Outcome) -> None:
+    """Both cards', to as many CPUs: from koordlet's first second on, and after a kill."""
+    moved = outcome("qos_on")["interrupts"]["moved"]
+    assert len(moved) == 4
+    assert len(set(moved.values())) == 4
+    assert cpuset.parse(",".join(moved.values())) <= cpuset.parse(SHARED)
+    assert outcome("qos_kill")["interrupts"] == moved
+    moves = outcome("qos_stop")["moves"]
+    assert moves
+    assert [one for one in moves if str(one["new"]) == "0"] == []
+
+
+def test_interrupts_come_back_at_a_stop(outcome: Outcome) -> None:
+    """To what a koordlet found that was killed since."""
+    seen = outcome("qos_stop")["interrupts"]
+    assert seen["after"] == seen["found"] != outcome("qos_on")["interrupts"]["moved"]
+
+
+def test_delays_of_containers_are_shown(outcome: Outcome) -> None:
+    pages = outcome("qos_pages")
+    talking, burning = (pages["top"][case.name] for case in (managed.ALLOCATED, managed.BURSTING))
+    assert 0 < talking["tcp_rtt"] < 1000
+    assert burning["tcp_rtt"] is None
+    assert burning["sched_wait"] > 0
+
+
+each_group = pytest.mark.parametrize("name", [managed.BURSTING.name, managed.CACHED.name])
+
+
+@each_group
+def test_malachites_page_counts_what_the_kernel_counts(outcome: Outcome, name: str) -> None:
+    """Counters lie between the kernel's before and after."""
+    seen = outcome("qos_pages")["groups"][name]
+    before, after = seen["before"], seen["after"]
+    parts = malachite_parts(seen["page"])
+    cpu, memory, disk = parts["Cpu"], parts["Memory"], parts["BlkIO"]
+    counted = [
+        (cpu["cpu_stats"], "cpu.stat"),
+        (memory["mem_local_events"], "memory.events.local"),
+    ]
+    for found, file in counted:
+        low, high = (numbers(texts[file]) for texts in (before, after))
+        assert found.keys() == low.keys()
+        assert [key for key in found if not low[key] <= found[key] <= high[key]] == []
+    for pressure, file in (
+        (cpu["cpu_pressure"], "cpu.pressure"),
+        (memory["mem_pressure"], "memory.pressure"),
+        (disk["io_pressure"], "io.pressure"),
+    ):
+        low, high = (
+            int(re.findall(r"some .*total=(\d+)", texts[file])[0]) for texts in (before, after)
+        )
+        assert low <= pressure["some"]["total"] <= high
+        assert pressure.keys() >= {"some", "full"}
+    assert disk["io_stat"].keys() == {line.split()[0] for line in after["io.stat"].splitlines()}
+    assert cpu["cpu_usage_ratio"] == pytest.approx(seen["cores"], rel=0.2, abs=0.02)
+    assert cpu["cpu_usage_ratio"] == pytest.approx(
+        cpu["cpu_user_usage_ratio"] + cpu["cpu_sys_usage_ratio"], abs=0.01
+    )
+
+
+@each_group
+def test_malachites_page_has_the_kernels_limits_and_memory(outcome: Outcome, name: str) -> None:
+    seen = outcome("qos_pages")["groups"][name]
+    before, after = seen["before"], seen["after"]
+    parts = malachite_parts(seen["page"])
+    cpu, memory = parts["Cpu"], parts["Memory"]
+    limits = {f"memory.{file}": file for file in ("max", "high", "low", "min")}
+    limits |= {"memory.swap.max": "swap_max"}
+    for file, field in limits.items():
+        assert between(memory[field], limit(before[file]), limit(after[file])), field
+    quotas = [limit(texts["cpu.max"].split()[0]) for texts in (before, after)]
+    assert between(cpu["max"], *quotas)
+    assert str(cpu["max_period"]) == after["cpu.max"].split()[1]
+    assert cpu["weight"] == int(after["cpu.weight"])
+    assert cpu["weight_nice"] == int(after["cpu.weight.nice"])
+    assert between(cpu["max_burst"], *(int(texts["cpu.max.burst"]) for texts in (before, after)))
+    for kind in ("cpus", "mems"):
+        listed = parts["CpuSet"][kind]["inner"]
+        assert frozenset(listed) == cpuset.parse(after[f"cpuset.{kind}.effective"].strip())
+    used = [int(texts["memory.current"]) for texts in (before, after)]
+    assert near(memory["memory_usage_in_bytes"], *used)
+    low, high = (numbers(texts["memory.stat"]) for texts in (before, after))
+    stat = memory["mem_stats"]
+    assert low.keys() <= stat.keys()
+    assert [key for key in low if not near(stat[key], low[key], high[key])] == []
+    numa = {
+        line.split()[0]: line.split("N0=")[1] for line in after["memory.numa_stat"].splitlines()
+    }
+    assert memory["mem_numa_stats"]["N0"].keys() == numa.keys()
+    assert near(memory["mem_numa_stats"]["N0"]["anon"], low["anon"], int(numa["anon"]))
+
+
+def test_malachites_pages_of_the_machine(outcome: Outcome) -> None:
+    pages = outcome("qos_pages")
+    system, meminfo = pages["system"], numbers(pages["memory"].replace(":", ""))
+    assert system["memory"]["system"]["mem_total"] == meminfo["MemTotal"]
+    assert len(system["compute"]["cpu"]) == len(cpuset.parse(managed.CPUS))
+    assert 0 < system["compute"]["global_cpu"]["cpu_usage"] <= 100
+    assert {"vda"} <= {disk["device_name"] for disk in system["io"]["disk_io"]}
+    assert len(system["network"]["networkcard"]) == 3
+
+
+def malachite_parts(page: Mapping[str, Any]) -> dict[str, Any]:
+    """The documents of cgroup v2, by the client's names of them."""
+    assert page["cgroup_type"] == "V2"
+    groups = page["sub_system_groups"]
+    places = {"Cpu": "Cpuacct", "Memory": "Memory", "CpuSet": "Cpuset", "BlkIO": "Blkio"}
+    return {name: groups[place][name]["V2"] for name, place in places.items()}
+
+
+def numbers(text: str) -> dict[str, int]:
+    return {words[0]: int(words[1]) for words in map(str.split, text.splitlines())}
+
+
+def limit(text: str) -> int:
+    return 2**64 - 1 if text.strip() == "max" else int(text)
+
+
+def between(found: int, *kernel: int) -> bool:
+    return min(kernel) <= found <= max(kernel)
+
+
+def near(found: int, *kernel: int) -> bool:
+    """True if it is between the kernel's numbers, which are counted in batches, or by them."""
+    slack = 64 * 4096 + max(kernel) // 20
+    return min(kernel) - slack <= found <= max(kernel) + slack
+
+
 # All of it is taken back.
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from tests.vm import readme
 
 
@@ -35,12 +39,7 @@ def test_first_step_for_docker() -> None:
     assert reload == "systemctl daemon-reload"
 
 
-def test_drop_in_for_counters() -> None:
-    lines = readme.drop_in(readme.COLLECTORS.read_text(), "perf_event_open").splitlines()
-    assert lines[0] == "[Service]"
-    assert "SystemCallFilter=perf_event_open" in lines
-
-
-def test_drop_in_for_sysctls() -> None:
-    lines = readme.drop_in(readme.STRATEGIES.read_text(), "/proc/sys/vm").splitlines()
+@pytest.mark.parametrize(("page", "word"), readme.DROP_INS)
+def test_drop_ins_of_the_docs(page: Path, word: str) -> None:
+    lines = readme.drop_in(page.read_text(), word).splitlines()
     assert lines[0] == "[Service]"
