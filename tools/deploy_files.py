@@ -8,6 +8,9 @@ true) or ``# chart: if EXPRESSION`` (of Helm's templates). What a component patc
 the chart. Its definitions are made from ``koord_kube.definitions``, its README from
 ``deploy/chart-readme.txt`` and its values, and what Helm says after an installation from
 ``deploy/notes.txt``, with a line for each component that it has.
+
+The names of images, in the manifests too, are made by ``tools/published.py``. In the chart the
+value ``registry`` is put before those that have no "/".
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path, PurePath
@@ -24,7 +28,11 @@ import yaml
 from koord_kube.definitions.catalogue import DEFINITIONS
 from koord_model.version import VERSION
 
-DEPLOY = Path(__file__).parents[1] / "deploy"
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tools import published
+
+DEPLOY = published.ROOT / "deploy"
 BASE = DEPLOY / "base"
 CHART = DEPLOY / "chart"
 COMPONENTS = DEPLOY / "components"
@@ -109,7 +117,8 @@ def values() -> Mapping[str, Setting]:
         for component in known
         if component.switch
     }
-    return settings(texts) | switches
+    registry = Setting(published.registry()["images"], "registry of images that are named without")
+    return {"registry": registry} | settings(texts) | switches
 
 
 def settings(texts: Mapping[str, str]) -> dict[str, Setting]:
@@ -125,6 +134,8 @@ def settings(texts: Mapping[str, str]) -> dict[str, Setting]:
             if match is None:
                 continue
             default, name = yaml.safe_load(match[2]), match[3]
+            if _is_image(name):
+                default = published.local_name(default)
             known = found.get(name, Setting(default, ""))
             if known.default != default:
                 raise ValueError(f"{file}: {name} is {default!r} here, {known.default!r} elsewhere")
@@ -170,7 +181,12 @@ def made() -> dict[str, str]:
 
 
 def write() -> None:
-    """Make the chart anew."""
+    """Make the chart anew, once manifests and documents name this version's images."""
+    for path in DEPLOY.rglob("*.yaml"):
+        if CHART not in path.parents:
+            path.write_text(published.manifest(path.read_text()))
+    for page in published.PAGES:
+        page.write_text(published.page(page.read_text()))
     shutil.rmtree(CHART, ignore_errors=True)
     for name, text in made().items():
         path = CHART / name
@@ -187,9 +203,19 @@ def _match(file: str, line: str) -> re.Match[str] | None:
     return match
 
 
+def _is_image(name: str) -> bool:
+    return name.endswith(".image")
+
+
 def _expression(match: re.Match[str]) -> str:
     """JSON is YAML: it quotes what has to be, and does for lists and maps too."""
     value = f".Values.{match[3]}"
+    if _is_image(match[3]):
+        return (
+            f'if and .Values.registry (not (contains "/" (toString {value}))) }}}}'
+            f'{{{{ printf "%v/%v" .Values.registry {value} | toJson }}}}'
+            f"{{{{ else }}}}{{{{ toString {value} | toJson }}}}{{{{ end"
+        )
     text = isinstance(yaml.safe_load(match[2]), str)
     # Whoever sets a text to 2 or true means "2" or "true".
     return f"toString {value} | toJson" if text else f"toJson {value}"

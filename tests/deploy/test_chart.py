@@ -220,7 +220,9 @@ def unlike_any(number: int, name: str) -> Any:
 
 @needs_helm
 def test_each_value_is_put_where_it_is_meant() -> None:
-    rest = sorted(values().keys() - ALL_COMPONENTS.keys() - {"namespace", "descheduler.dryRun"})
+    rest = sorted(
+        values().keys() - ALL_COMPONENTS.keys() - {"namespace", "registry", "descheduler.dryRun"}
+    )
     given = {name: unlike_any(number, name) for number, name in enumerate(rest)}
     given |= {**ALL_COMPONENTS, "descheduler.dryRun": False}
     placed = [*differences(parsed(everything()), parsed(objects(given))).values()]
@@ -230,6 +232,18 @@ def test_each_value_is_put_where_it_is_meant() -> None:
         assert placed.count(value) == marked, name
         placed = [one for one in placed if one != value]
     assert placed == []
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    ("given", "image"),
+    [("manager:1", "example.com/a/manager:1"), ("example.org/b:2", "example.org/b:2")],
+)
+def test_the_registry_is_of_images_named_without_one(given: str, image: str) -> None:
+    found = objects({"manager.image": given, "registry": "example.com/a"})
+    [deployment] = [one for key, one in found.items() if key[0] == "Deployment"]
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == image
 
 
 @needs_helm
