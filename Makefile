@@ -19,7 +19,7 @@ WORKERS := $(shell expr $$(nproc) '*' 3 / 2)
 AGAIN := $(PYTEST) --last-failed --last-failed-no-failures none
 RUNTIME ?= embedded
 
-.PHONY: help demo demo-scheduler demo-descheduler test test-here test-vm-beside unit conformance whole integration test-vm lint format bench chaos chaos-whole chaos-scheduler fuzz mutants screenshots docs proto clean
+.PHONY: help demo demo-scheduler demo-descheduler test test-here test-vm-beside unit conformance whole integration test-vm lint format bench chaos chaos-whole chaos-scheduler fuzz mutants screenshots docs proto release deb lock clean
 .DELETE_ON_ERROR:
 
 help: ## Show what there is.
@@ -109,8 +109,18 @@ docs: $(STAMP)docs ## Build the documentation site into build/docs/html; a link 
 proto: $(STAMP)dev ## Write the protobuf modules from the .proto files.
 	@tools/generate_protos
 
+release: $(STAMP)release ## Build everything of the tag of this version into dist: distributions, packages, archive, images (root on Debian 12).
+	@tools/system_packages release
+	@$(BIN)/python -m tools.release release
+
+deb: $(STAMP)package ## Build the .deb of this checkout into dist.
+	@$(BIN)/python -m tools.release deb
+
+lock: $(STAMP)release ## Write requirements.lock, the libraries of releases, with the newest versions.
+	@$(BIN)/python -m tools.release lock
+
 clean: ## Remove what the targets above made.
-	rm -rf $(VENV) build */build *.egg-info */*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist */build *.egg-info */*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(STAMP)%: pyproject.toml demo/pyproject.toml simulation/pyproject.toml tools/virtualenv tools/helm
 	@tools/virtualenv $(VENV) $*

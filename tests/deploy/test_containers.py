@@ -20,6 +20,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 HADOLINT = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which(
     "hadolint"
 )
+INSTALLING = ("requirements.lock", "deploy/containers/install")
 parametrized = pytest.mark.parametrize("file", FILES, ids=lambda file: file.suffix[1:])
 
 
@@ -34,7 +35,7 @@ def test_hadolint_has_nothing_to_say() -> None:
 @parametrized
 def test_what_is_built_is_what_runs(file: Path) -> None:
     text, name = file.read_text(), file.suffix[1:]
-    [extras] = re.findall(r"'\.\[([\w,]+)\]'", text)
+    [extras] = re.findall(r"^RUN deploy/containers/install '([\w,]+)'$", text, re.MULTILINE)
     assert set(extras.split(",")) <= PROJECT["project"]["optional-dependencies"].keys()
     [program] = re.findall(r'^ENTRYPOINT \["/opt/pykoord/bin/([\w-]+)"\]$', text, re.MULTILINE)
     assert program in PROJECT["project"]["scripts"]
@@ -75,5 +76,5 @@ def test_the_context_has_the_packages_and_what_describes_them() -> None:
     assert lines[1] == "*"
     let_in = {line[1:] for line in lines if line.startswith("!")}
     packages = set(PROJECT["tool"]["setuptools"]["packages"]["find"]["where"])
-    assert let_in == packages | {"LICENSE", "README.md", "pyproject.toml"}
+    assert let_in == packages | {"LICENSE", "README.md", "pyproject.toml", *INSTALLING}
     assert all((ROOT / name).exists() for name in let_in)

@@ -21,7 +21,7 @@ from tests.systemd import units
 # What systemd-analyze security gives them, times ten (0 is best, 100 worst). What is left:
 # both run as root on the host's network and files, and may chown what is theirs; koordlet
 # writes cgroups and traffic classes, and reaches every process.
-EXPOSURE = {units.PROXY: 18, units.KOORDLET: 30, units.DEVICE_DAEMON: 23}
+EXPOSURE = {units.PROXY: 18, units.KOORDLET: 30, units.DEVICE_DAEMON: 23, units.CONTROL_PLANE: 13}
 OFFLINE_SINCE = 250
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -30,9 +30,12 @@ PROGRAMS = (
     "opt/pykoord/bin/koord-runtime-proxy",
     "opt/pykoord/bin/koordlet",
     "opt/pykoord/bin/koord-device-daemon",
+    "opt/pykoord/bin/koord-manager",
     "bin/kill",
     "usr/bin/cri-dockerd",
 )
+
+NAMES = [unit.name.replace("@", "@manager") for unit in units.ALL]
 
 DOCKER_NODE = {
     "docker.socket": "[Socket]\nListenStream=/run/docker.sock\n",
@@ -74,7 +77,8 @@ def root(tmp_path: Path) -> Path:
     directory.mkdir(parents=True)
     for unit in units.ALL:
         shutil.copy(unit, directory)
-    for target in ("sysinit", "basic", "sockets", "shutdown", "multi-user"):
+    (directory / "koord@manager.service").symlink_to(units.CONTROL_PLANE.name)
+    for target in ("sysinit", "basic", "sockets", "shutdown", "multi-user", "network-online"):
         stub = directory / f"{target}.target"
         stub.write_text(f"[Unit]\nDescription={target}\nDefaultDependencies=no\n")
     for program in PROGRAMS:
@@ -91,7 +95,7 @@ def docker_root(root: Path) -> Path:
     directory = root / "etc/systemd/system"
     for name, text in DOCKER_NODE.items():
         (directory / name).write_text(text)
-    wanted = " ".join([*DOCKER_NODE, *(unit.name for unit in units.ALL)])
+    wanted = " ".join([*DOCKER_NODE, *NAMES])
     with (directory / "multi-user.target").open("a") as target:
         target.write(f"Wants={wanted}\n")
     drop_ins = directory / units.DOCKER.parent.name
@@ -103,7 +107,7 @@ def docker_root(root: Path) -> Path:
 @needs_analyze
 @pytest.mark.parametrize(
     ("node", "names"),
-    [("root", [unit.name for unit in units.ALL]), ("docker_root", ["multi-user.target"])],
+    [("root", NAMES), ("docker_root", ["multi-user.target"])],
 )
 def test_systemd_finds_nothing_wrong(
     request: pytest.FixtureRequest, node: str, names: list[str]
@@ -140,7 +144,7 @@ def test_exposure(docker_root: Path, unit: Path) -> None:
             "--offline=true",
             "--no-pager",
             f"--threshold={threshold}",
-            unit.name,
+            unit.name.replace("@", "@manager"),
         )
         assert "Overall exposure level" in said.stdout, said.stderr
         return said.returncode == 0

@@ -10,7 +10,8 @@ PROXY_SOCKET = DIRECTORY / "koord-runtime-proxy.socket"
 DOCKER = DIRECTORY / f"{PROXY.name}.d" / "docker.conf"
 KOORDLET = DIRECTORY / "koordlet.service"
 DEVICE_DAEMON = DIRECTORY / "koord-device-daemon.service"
-ALL = (PROXY, PROXY_SOCKET, KOORDLET, DEVICE_DAEMON)
+CONTROL_PLANE = DIRECTORY / "koord@.service"
+ALL = (PROXY, PROXY_SOCKET, KOORDLET, DEVICE_DAEMON, CONTROL_PLANE)
 
 Unit = dict[str, list[str]]
 """Values by "Section.Key", in order."""

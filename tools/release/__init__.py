@@ -1,0 +1,15 @@
+"""What a release is made of: ``python -m tools.release`` writes it into ``dist``.
+
+=================  ==================================================================
+module             what it makes
+=================  ==================================================================
+``sources``        the files of a tag, or of the working tree
+``distributions``  source distribution, wheel, and the locked wheels of libraries
+``prefix``         ``/opt/pykoord``: the programs with their libraries
+``manuals``        man pages and completions
+``packages``       ``.deb`` and ``.rpm``, of one tree
+``archive``        one file that needs only a Python
+``images``         OCI images
+``evidence``       SBOM and checksums
+=================  ==================================================================
+"""
