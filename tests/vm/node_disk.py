@@ -1,30 +1,24 @@
-"""The node's disk: the kept root, and pykoord out of this checkout in /opt."""
+"""The node's disk: the kept root, the package of this checkout, and the checkout in /opt."""
 
 from __future__ import annotations
 
-import hashlib
 import shutil
-import subprocess
-import sys
-import tomllib
 from pathlib import Path
 
 from tests.vm import base, readme, recipe
+from tools.release import sources
+from tools.release.__main__ import deb
 
-CHECKOUT = Path(__file__).parents[2]
-SIZE = "1500M"
+SIZE = "1900M"
 
-# A mount namespace of its own: the kept root stays as it is, and nothing is left mounted.
-_INSTALL = """\
+# The kept root stays as it is: what packages write to is copied, and for the rest a name is enough.
+_COPY = """\
 set -eu
-root=$1 opt=$2 wheels=$3 disk=$4 install=$5
-mount --bind "$opt" "$root/opt"
-mkdir "$root/opt/wheels" "$root/opt/tmp"
-mount --bind "$wheels" "$root/opt/wheels"
-chroot "$root" sh -c "cd $CHECKOUT && $install"
-umount "$root/opt/wheels"
-rm -r "$root/opt/wheels" "$root/opt/tmp"
-mke2fs -q -t ext4 -d "$root" "$disk" "$SIZE"
+cp --archive --link "$kept" "$root"
+for changed in etc var opt; do
+    rm -r "$root/$changed"
+    cp --archive "$kept/$changed" "$root/$changed"
+done
 """
 
 
@@ -33,62 +27,29 @@ def make(directory: Path) -> Path:
 
     Raises:
         RuntimeError: it cannot be made; the message has what the failing program said.
+        ReleaseError: the package cannot be made; the same.
     """
-    opt = directory / "opt"
-    checkout = opt / Path(recipe.CHECKOUT).name
-    copy_checkout(checkout)
-    [install] = readme.steps((checkout / "README.md").read_text())[1]
-    disk = directory / "node.ext4"
-    places = [base.root(), opt, _wheels(checkout, install), disk]
-    base.run(
-        *("unshare", "--mount", "sh", "-c", _INSTALL, "sh", *map(str, places), install),
-        CHECKOUT=recipe.CHECKOUT,
-        SIZE=SIZE,
-        PATH="/usr/sbin:/usr/bin:/sbin:/bin",
-        HOME="/opt/tmp",
-        TMPDIR="/opt/tmp",
-        # The machine's own pip settings name places that the root has not.
-        PIP_CONFIG_FILE="/dev/null",
-        PIP_NO_INDEX="1",
-        PIP_FIND_LINKS="/opt/wheels",
-        PIP_NO_CACHE_DIR="1",
-        PIP_ROOT_USER_ACTION="ignore",
-    )
-    shutil.rmtree(opt)
+    root, disk = directory / "root", directory / "node.ext4"
+    base.run("sh", "-c", _COPY, kept=str(base.root()), root=str(root))
+    checkout = root / recipe.CHECKOUT.lstrip("/")
+    sources.working_tree(checkout)
+    _install(checkout, root, directory)
+    base.run("mke2fs", "-q", "-t", "ext4", "-d", str(root), str(disk), SIZE)
+    shutil.rmtree(root)
     return disk
 
 
-def copy_checkout(to: Path) -> None:
-    """Copy the working tree: what git tracks, or would track, as it stands now."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
-        cwd=CHECKOUT,
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
-    for name in filter(None, listed.split("\0")):
-        # What is tracked may have been removed since.
-        if (CHECKOUT / name).is_file():
-            (to / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(CHECKOUT / name, to / name)
-
-
-def _wheels(checkout: Path, install: str) -> Path:
-    """What the README's command will ask an index for; kept for each list of requirements."""
-    project = (checkout / "pyproject.toml").read_bytes()
-    key = hashlib.sha256(project + install.encode() + recipe.PYTHON.encode()).hexdigest()[:16]
-    kept = base.cache() / f"wheels-{key}"
-    extras = install.partition(".[")[2].partition("]")[0]
-    if not kept.exists():
-        new = checkout.parent / "new-wheels"
-        base.run(
-            *(sys.executable, "-m", "pip", "download", "--quiet", "--dest", str(new)),
-            *("--python-version", recipe.PYTHON, "--only-binary=:all:"),
-            *(
-                f"{checkout}[{extras}]",
-                *tomllib.loads(project.decode())["build-system"]["requires"],
-            ),
-        )
-        shutil.move(new, kept)
-    return kept
+def _install(checkout: Path, root: Path, directory: Path) -> None:
+    """Do the README's first step: `make deb` here, and the other command on the node."""
+    _, install = readme.steps((checkout / "README.md").read_text())[1]
+    scratch, to = directory / "release", checkout / "dist"
+    scratch.mkdir()
+    to.mkdir()
+    deb(scratch, to, base.cache())
+    shutil.rmtree(scratch)
+    base.run(
+        *("chroot", str(root), "sh", "-c", f"cd {recipe.CHECKOUT} && {install}"),
+        PATH="/usr/sbin:/usr/bin:/sbin:/bin",
+        TMPDIR="/tmp",
+    )
+    shutil.rmtree(to)

@@ -46,7 +46,8 @@ def versions() -> dict[str, Any]:
         "containerd": "containerd --version",
         "runc": "runc --version | head -1",
         "python": "/opt/pykoord/bin/python --version",
-        "pykoord": "/opt/pykoord/bin/koordctl --version",
+        "pykoord": "koordctl --version",
+        "package": "dpkg-query --show --showformat '${db:Status-Status} ${Version}' pykoord",
         "cgroup": "stat -f -c %T /sys/fs/cgroup",
         "controllers": "cat /sys/fs/cgroup/cgroup.controllers",
         "psi": "cat /proc/pressure/cpu",
@@ -78,7 +79,7 @@ def installation() -> list[dict[str, Any]]:
         (drop_ins / f"{number}-{page.stem}.conf").write_text(text)
     steps = readme.steps(readme.README.read_text())
     done = []
-    for command in (command for step in (2, 3, 4) for command in steps[step]):
+    for command in (command for step in (2, 3) for command in steps[step]):
         done.append(node.run(command))
         if done[-1]["exit"]:
             raise RuntimeError(f"{command}: {done[-1]['output']}")
@@ -213,7 +214,7 @@ def machine() -> dict[str, Any]:
 def people() -> list[dict[str, Any]]:
     """Somebody who is not root looks, as the README says."""
     nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups"
-    commands = readme.steps(readme.README.read_text())[6]
+    commands = readme.steps(readme.README.read_text())[5]
     return [node.run(f"{nobody} {command}") for command in commands]
 
 

@@ -28,14 +28,15 @@ Roll-back: `not this`.
 
 def test_steps_of_the_readme() -> None:
     steps = readme.steps(readme.README.read_text())
-    assert [step for step in (1, 2, 3, 4) if not steps.get(step)] == []
-    [install] = steps[1]
-    assert "pip install '.[" in install
+    assert [step for step in (1, 2, 3) if not steps.get(step)] == []
+    build, install = steps[1]
+    assert build == "make deb"
+    assert install.startswith("apt-get install ./dist/")
 
 
 def test_first_step_for_docker() -> None:
     install, reload = readme.steps(readme.DOCKER.read_text(), "Install")[1]
-    assert install.startswith("install -D -m 644 systemd/koord-runtime-proxy.service.d/")
+    assert install.startswith("install -D -m 644 /usr/share/pykoord/docker.conf ")
     assert reload == "systemctl daemon-reload"
 
 

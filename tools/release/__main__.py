@@ -39,11 +39,17 @@ def main() -> None:
         sys.exit(f"make {what}: {error}")
 
 
-def deb(scratch: Path, to: Path) -> Path:
-    """Build the ``.deb`` of the working tree, and return its path."""
+def deb(scratch: Path, to: Path, kept: Path = KEPT) -> Path:
+    """Build the ``.deb`` of the working tree, and return its path.
+
+    ``scratch`` is an empty folder for what is made on the way; libraries stay in ``kept``.
+
+    Raises:
+        ReleaseError: it cannot be made here.
+    """
     source = sources.working_tree(scratch / "source")
     wheel = distributions.build(source, scratch, "--wheel")
-    libraries = distributions.libraries(source.folder / distributions.LOCK, KEPT)
+    libraries = distributions.libraries(source.folder / distributions.LOCK, kept)
     root = _tree(source, wheel, libraries, scratch)
     return packages.deb(source, root, to)
 

@@ -39,7 +39,7 @@ def tree(sources: Sources, installed: Path, root: Path) -> None:
         if path.is_file():
             _put(root / UNITS / path.name, path.read_bytes())
     docker = "systemd/koord-runtime-proxy.service.d/docker.conf"
-    _put(root / DOCUMENTS / "docker.conf", (sources.folder / docker).read_bytes())
+    _put(root / "usr/share/pykoord/docker.conf", (sources.folder / docker).read_bytes())
     _put(root / DOCUMENTS / "copyright", (sources.folder / "LICENSE").read_bytes())
     changes = (sources.folder / "CHANGELOG.md").read_bytes()
     _put(root / DOCUMENTS / "changelog.gz", gzip.compress(changes, 9, mtime=0))
@@ -98,7 +98,7 @@ def rpm(sources: Sources, root: Path, to: Path, scratch: Path) -> Path:
     }
     spec = scratch / "pykoord.spec"
     spec.write_text(_filled((sources.folder / _TEMPLATES / spec.name).read_text(), values))
-    own = ("opt/pykoord", "usr/share/doc/pykoord")
+    own = ("opt/pykoord", "usr/share/doc/pykoord", "usr/share/pykoord")
     files = {
         str(path.relative_to(root)) for path in _paths(root) if path.is_symlink() or path.is_file()
     }
