@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest
 VM_PYTEST := $(PYTEST) -o cache_dir=.pytest_cache/vm
 PARTS := -m "not integration and not containerd and not vm"
 # The folders with such tests, which tests/conftest.py knows, too: to read all others takes each worker a while.
-WHOLE := tests/apiserver tests/demo tests/integration tests/support_selftest -m "(integration or containerd) and not quiet and not vm"
+WHOLE := tests/apiserver tests/demo tests/integration tests/release tests/support_selftest -m "(integration or containerd) and not quiet and not vm"
 MEASURED := -m quiet
 # More than processors: a third of the time of the tests of parts, they wait.
 WORKERS := $(shell expr $$(nproc) '*' 3 / 2)

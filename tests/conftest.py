@@ -42,7 +42,7 @@ _INTEGRATION = "tests/integration/"
 _REAL_APISERVER = "tests/apiserver/"
 _WITH_SOME_OF_THE_WHOLE = (
     *(_REAL_APISERVER, _INTEGRATION),
-    *("tests/demo/", "tests/support_selftest/", "tests/vm/"),
+    *("tests/demo/", "tests/release/", "tests/support_selftest/", "tests/vm/"),
 )
 """Folders that the Makefile's WHOLE has: to read all tests takes each of its workers a while."""
 

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -78,16 +78,16 @@ class Image:
         self,
         mounts: Mapping[str, Path],
         environ: Mapping[str, str],
-        inside: Sequence[str] = (),
+        network: str = "/proc/self/ns/net",
     ) -> None:
-        """Start Koordinator's command with its arguments, on the network of this process."""
+        """Start Koordinator's command with its arguments, in a network namespace."""
         path = self.bundle / "config.json"
         config = json.loads(path.read_text())
         process, program = config["process"], self.process.name
         process |= {"terminal": False, "args": [COMMANDS[program], *MANIFESTS[program]]}
         process["env"] += [f"{name}={value}" for name, value in environ.items()]
-        namespaces = config["linux"]["namespaces"]
-        config["linux"]["namespaces"] = [one for one in namespaces if one["type"] != "network"]
+        [own] = (one for one in config["linux"]["namespaces"] if one["type"] == "network")
+        own["path"] = network
         config["linux"].pop("resources")
         config["mounts"] = [
             one for one in config["mounts"] if one["type"] not in ("cgroup", "sysfs")
@@ -97,7 +97,7 @@ class Image:
             for there, here in mounts.items()
         ]
         path.write_text(json.dumps(config))
-        self.process.spawn([*inside, "runc", "run", "--bundle", str(self.bundle), self._name])
+        self.process.spawn(["runc", "run", "--bundle", str(self.bundle), self._name])
 
     def close(self) -> None:
         subprocess.run(["runc", "delete", "--force", self._name], check=False, capture_output=True)
@@ -176,7 +176,7 @@ def test_the_control_plane_leads_as_nobody(
             "POD_NAME": "pod-1",
             "POD_IP": server.network.address,
         },
-        server.network.inside([]),
+        server.network.namespace,
     )
 
     def leads() -> bool:

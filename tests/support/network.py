@@ -52,6 +52,11 @@ class OwnNetwork:
         )
         _ip("netns", "del", self._name)
 
+    @property
+    def namespace(self) -> str:
+        """The file by which programs join it."""
+        return f"/run/netns/{self._name}"
+
     def inside(self, command: Sequence[str]) -> list[str]:
         """The command that runs it there."""
         return ["ip", "netns", "exec", self._name, *command]

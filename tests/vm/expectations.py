@@ -196,7 +196,7 @@ def figures(use: Mapping[str, Any]) -> Iterator[tuple[str, str, float | None, fl
 
 UNAVAILABLE = {
     "coldmemory": "no kidled",
-    "gpu": "nvidia-ml-py",
+    "gpu": "NVML cannot be started",
     # The unit and its drop-in let it ask; an emulated processor has none.
     "performance": "counters of cycles and instructions are not there",
     "resctrl": "resctrl is not mounted",
