@@ -24,7 +24,7 @@ def build(sources: Sources, libraries: Path, to: Path, scratch: Path) -> Path:
     Raises:
         ReleaseError: mmdebstrap, buildah or skopeo is not installed, or failed.
     """
-    places = (f"--root={scratch}/store", f"--runroot={scratch}/run", "--storage-driver=vfs")
+    places = (f"--root={scratch}/store", f"--runroot={scratch}/run", "--storage-driver=overlay")
     store = ("buildah", *places)
     _base(sources, store, to, scratch)
     layout = to / "images"
