@@ -37,6 +37,7 @@ LEASES = {
 }
 CONFIGURATIONS = {
     SCHEDULER: "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    "leaderElection: {resourceName: koord-scheduler, resourceNamespace: koordinator-system}\n"
     "profiles: [{schedulerName: koord-scheduler}]\n",
     DESCHEDULER: "apiVersion: descheduler/v1alpha2\nkind: DeschedulerConfiguration\n"
     "profiles: [{name: koord-descheduler}]\n",
@@ -137,11 +138,11 @@ def test_the_proxy_listens(image: Image, tmp_path: Path) -> None:
 
 
 @images(DEVICE_DAEMON)
-def test_the_device_daemon_writes_what_it_found(image: Image, tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    image.start({"/var/run": tmp_path / "run"}, {"NODE_NAME": "node-1"})
-    folder = tmp_path / "run/koordlet/xpu-device-infos"
-    image.process.wait_until(lambda: [*folder.glob("*")], "the device daemon wrote its file")
+def test_the_device_daemon_looks_for_devices(image: Image) -> None:
+    image.start({}, {"NODE_NAME": "node-1"})
+    image.process.wait_until(
+        lambda: "this node has no PCI bus" in image.process.said, "it looks, where /sys is empty"
+    )
 
 
 @pytest.fixture(scope="module")
