@@ -1,4 +1,4 @@
-"""Where releases are published: the setting ``registry`` of pyproject.toml, and what is made of it.
+"""Places of publication: the setting ``registry`` of pyproject.toml, and what is made of it.
 
 ``tools/deploy_files.py`` writes names of images into manifests, chart and documents, and what is
 published, and what is not, between ``<!-- published: LANGUAGE -->`` and ``<!-- end -->``.
@@ -34,7 +34,7 @@ PAGES = tuple(
     )
 )
 OWN_REGISTRY = "REGISTRY"
-"""What documents say in place of a registry while images are not published."""
+"""Stands for a registry in documents while images are not published."""
 _IMAGE = re.compile(
     rf"(?P<registry>(?:[\w.-]+(?::\d+)?/)+)?(?P<name>{'|'.join(IMAGES)}):\d+\.\d+\.\d+[\w.-]*"
 )

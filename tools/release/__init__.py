@@ -1,4 +1,4 @@
-"""What a release is made of: ``python -m tools.release`` writes it into ``dist``.
+"""Build of a release: ``python -m tools.release`` writes its files into ``dist``.
 
 =================  ==================================================================
 module             what it makes

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class ReleaseError(Exception):
-    """What keeps a release from being made; one line for people, and a program's last lines."""
+    """Failure to build a release; one line for people, and a program's last lines."""
 
 
 def run(

@@ -1,4 +1,4 @@
-"""What pip installs: the project's own distributions, and the locked ones of libraries."""
+"""Distributions for pip: the project's own, and the locked ones of libraries."""
 
 from __future__ import annotations
 

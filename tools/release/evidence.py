@@ -1,4 +1,4 @@
-"""What a user checks a release by: its bill of materials, and checksums."""
+"""Evidence about a release: its bill of materials, and checksums."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ COMPLETIONS = {
     "zsh": "usr/share/zsh/vendor-completions/_{}",
     "fish": "usr/share/fish/vendor_completions.d/{}.fish",
 }
-"""Where shells look for the completions of a program."""
+"""Files in which shells look for the completions of a program."""
 _COMMAND = "koordctl"
 _ALIAS = "kubectl-koord"
 """The same program, which kubectl starts."""

@@ -23,7 +23,7 @@ class Sources:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What makes builds repeatable."""
+        """Variables that make builds repeatable."""
         return {"SOURCE_DATE_EPOCH": str(self.epoch), "PYTHONHASHSEED": "0"}
 
 
