@@ -72,6 +72,11 @@ def image(name: str, place: str | None = None) -> str:
     return "/".join(filter(None, (place, f"{name}:{VERSION}")))
 
 
+def documented_image(name: str) -> str:
+    """Return the name of this version's image as documents have it."""
+    return image(name, registry()["images"] or OWN_REGISTRY)
+
+
 def local_name(reference: str) -> str:
     """Return what is left of one of our images' names without the registry."""
     match = _IMAGE.fullmatch(reference)
@@ -85,9 +90,8 @@ def manifest(text: str) -> str:
 
 def page(text: str) -> str:
     """A document with the names that this version's images have, and what is published."""
-    place = registry()["images"] or OWN_REGISTRY
-    text = _IMAGE.sub(lambda match: image(match["name"], place), text)
-    text = _NEW_NAME.sub(f"{place}/", text)
+    text = _IMAGE.sub(lambda match: documented_image(match["name"]), text)
+    text = _NEW_NAME.sub(f"{registry()['images'] or OWN_REGISTRY}/", text)
     return _PLACE.sub(lambda found: found[1] + _state(found[2]) + found[3], text)
 
 
@@ -96,4 +100,4 @@ def _state(language: str) -> str:
         published.format(registry()[kind]) if registry()[kind] else unpublished
         for kind, (unpublished, published) in _SENTENCES[language].items()
     )
-    return (" " if language == "en" else "").join(sentences)
+    return "\n".join(sentences)

@@ -14,6 +14,7 @@ from koord_model.version import VERSION
 
 from tests.deploy.manifests import DEPLOY, ROOT, containers, installed
 from tests.support.koordinator_arguments import COMMANDS
+from tools.published import image
 
 FILES = sorted((DEPLOY / "containers").glob("Containerfile.*"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -45,7 +46,7 @@ def test_what_is_built_is_what_runs(file: Path) -> None:
         for _, container in containers(installed("scheduler", "descheduler", "device-daemon"))
     }
     # The proxy is what pods are started through: it is in no manifest.
-    assert images.get(name, f"{program}:{VERSION}") == f"{program}:{VERSION}"
+    assert images.get(name, image(program)) == image(program)
     assert name in images or name == "runtime-proxy"
 
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import yaml
 from koord_kube.definitions.catalogue import DEFINITIONS
-from koord_model.version import VERSION
 
 from tests.deploy.manifests import Id, everything, installed
 from tests.docs.words import ROOT, page
 from tests.support.koordinator_arguments import COMMANDS
 from tests.support.koordinator_objects import BINDINGS, CONTAINERS, KEPT_DEFINITIONS, ROLES
+from tools.published import documented_image
 
 PAGE = page("replace-koordinator.md")
 BLOCKS = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -56,7 +56,7 @@ def test_images_replace_those_of_koordinators_containers() -> None:
         if words[3:5] == ["set", "image"]:
             container, _, image = words[6].partition("=")
             replaced[tuple(words[5].split("/"))] = container
-            assert image == f"REGISTRY/{words[5].partition('/')[2]}:{VERSION}"
+            assert image == documented_image(words[5].partition("/")[2])
             assert words[5].partition("/")[2] in COMMANDS
     assert replaced == CONTAINERS
 
