@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import platform
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.vm import base, expectations, machine, node_disk, recipe
+from tools.release.prefix import PYTHON
 
 Outcome = Callable[[str], Any]
 
@@ -28,6 +30,8 @@ def why_not() -> str | None:
         return "making the node's root directory needs root"
     if platform.machine() != "x86_64":
         return f"the node is an x86_64 one, this machine is {platform.machine()}"
+    if f"python3.{sys.version_info.minor}" != PYTHON:
+        return f"the package is for {PYTHON}, this is {sys.version.split()[0]}"
     missing = base.missing(machine.PROGRAMS)
     if missing:
         return f"not installed: {', '.join(missing)}"
