@@ -18,7 +18,7 @@ def test_those_of_nodes_and_devices_too() -> None:
         *("analysis.koordinator.sh", "metrics.koordinator.sh", "hami.io"),
         *("gang.scheduling.koordinator.sh", "pod-group.scheduling.sigs.k8s.io"),
         *("internal.scheduling.koordinator.sh", "nvidia.com", "amd.com", "dcu.com"),
-        "katalyst.kubewharf.io",
+        *("katalyst.kubewharf.io", "tracing.pykoord.io"),
     }
     assert keys.ANNOTATION_CPU_QOS == "koordinator.sh/cpuQOS"
     assert keys.ANNOTATION_DEVICE_ALLOCATED == "scheduling.koordinator.sh/device-allocated"

@@ -39,11 +39,16 @@ def programs() -> list[EntryPoint]:
 
 
 def parser(program: EntryPoint) -> argparse.ArgumentParser:
-    """Return the parser that a program would print its help by.
+    """Return the parser that a program would print its help by, and koordctl's of all commands.
 
     Raises:
         LookupError: it prints none.
     """
+    if program.name == _COMMAND:
+        # For its help it makes no parsers of commands.
+        from koordctl.commands import parser as of_commands
+
+        return of_commands()
 
     def found(self: argparse.ArgumentParser, _: object = None) -> None:
         raise _ParserFound(self)
