@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import TypeAlias
 
 from koord_model.version import describe_version
@@ -24,6 +25,7 @@ _DESCRIPTION = (
 _Commands: TypeAlias = "argparse._SubParsersAction[CommandParser]"  # noqa: SLF001
 _NONE = "-"
 _AddArguments = Callable[[CommandParser], None]
+_Add: TypeAlias = Callable[["_Commands", str, str], None]
 
 
 def parser(only: str = "") -> CommandParser:
@@ -247,65 +249,6 @@ def _add_predict(commands: _Commands, name: str, words: str) -> None:
     )
 
 
-def _add_recommend(commands: _Commands, name: str, words: str) -> None:
-    from koordctl import recommend
-
-    add, call = recommend.add_arguments, "recommend -n shop"
-    _command(commands, name, recommend.run, words, call, add=add)
-
-
-def _add_schedule(commands: _Commands, name: str, words: str) -> None:
-    from koordctl import schedule
-
-    add, call = schedule.add_arguments, "schedule --what-if -f pods.yaml"
-    description = schedule.DESCRIPTION
-    _command(commands, name, schedule.run, words, call, description, add=add)
-
-
-def _add_reservations(commands: _Commands, name: str, words: str) -> None:
-    from koordctl import reservations
-
-    add, call = reservations.add_arguments, "reservations"
-    _command(commands, name, reservations.run, words, call, add=add)
-
-
-def _add_gangs(commands: _Commands, name: str, words: str) -> None:
-    from koordctl import gangs
-
-    add, call = gangs.add_arguments, "gangs shop/train"
-    _command(commands, name, gangs.run, words, call, add=add)
-
-
-def _add_devices(commands: _Commands, name: str, words: str) -> None:
-    from koordctl import devices
-
-    add, call = devices.add_arguments, "devices node-7"
-    _command(commands, name, devices.run, words, call, add=add)
-
-
-def _add_defrag(commands: _Commands, name: str, words: str) -> None:
-    from koordctl import defrag
-
-    add, call = defrag.add_arguments, "defrag --plan"
-    description = defrag.DESCRIPTION
-    _command(commands, name, defrag.run, words, call, description, add=add)
-
-
-def _add_drain(commands: _Commands, name: str, words: str) -> None:
-    from koordctl import drain
-
-    add, call = drain.add_arguments, "drain node-7 --plan --reason=kernel"
-    description = drain.DESCRIPTION
-    _command(commands, name, drain.run, words, call, description, add=add)
-
-
-def _add_migrations(commands: _Commands, name: str, words: str) -> None:
-    from koordctl import migrations
-
-    add, call = migrations.add_arguments, "migrations --under-way"
-    _command(commands, name, migrations.run, words, call, add=add)
-
-
 def _add_crds(commands: _Commands, name: str, words: str) -> None:
     from koordctl import crds
 
@@ -400,6 +343,17 @@ def _add_completion(commands: _Commands, name: str, words: str) -> None:
     script.set_defaults(command=completion.run)
 
 
+def _of_module(module: str, call: str) -> _Add:
+    """Add the only command of a module, which has its arguments, and its DESCRIPTION if any."""
+
+    def add(commands: _Commands, name: str, words: str) -> None:
+        found = import_module(f"koordctl.{module}")
+        description = getattr(found, "DESCRIPTION", "")
+        _command(commands, name, found.run, words, call, description, add=found.add_arguments)
+
+    return add
+
+
 def _group(
     commands: _Commands, name: str, words: str, *calls: str, description: str = ""
 ) -> _Commands:
@@ -440,7 +394,7 @@ def _parser(
     )
 
 
-_COMMANDS: Mapping[str, tuple[str, Callable[[_Commands, str, str], None]]] = {
+_COMMANDS: Mapping[str, tuple[str, _Add]] = {
     "status": (
         "versions, health and leaders of all programs, of this node and of the cluster",
         _add_status,
@@ -460,17 +414,38 @@ _COMMANDS: Mapping[str, tuple[str, Callable[[_Commands, str, str], None]]] = {
     ),
     "recommend": (
         "recommended resource requests of workloads, based on their usage",
-        _add_recommend,
+        _of_module("recommend", "recommend -n shop"),
     ),
-    "schedule": ("where pods would be placed, and why", _add_schedule),
-    "reservations": ("resources reserved on nodes, and the pods that use them", _add_reservations),
-    "gangs": ("groups of pods that start together, and what they wait for", _add_gangs),
-    "devices": ("GPUs and other devices of nodes, and the pods that have them", _add_devices),
+    "schedule": (
+        "where pods would be placed, and why",
+        _of_module("schedule", "schedule --what-if -f pods.yaml"),
+    ),
+    "reservations": (
+        "resources reserved on nodes, and the pods that use them",
+        _of_module("reservations", "reservations"),
+    ),
+    "gangs": (
+        "groups of pods that start together, and what they wait for",
+        _of_module("gangs", "gangs shop/train"),
+    ),
+    "devices": (
+        "GPUs and other devices of nodes, and the pods that have them",
+        _of_module("devices", "devices node-7"),
+    ),
     "descheduler": ("moves of pods by koord-descheduler", _add_descheduler),
-    "defrag": ("moves that would make room for what waits, and their price", _add_defrag),
-    "drain": ("empty a node: plan, confirm or abort it", _add_drain),
+    "defrag": (
+        "moves that would make room for what waits, and their price",
+        _of_module("defrag", "defrag --plan"),
+    ),
+    "drain": (
+        "empty a node: plan, confirm or abort it",
+        _of_module("drain", "drain node-7 --plan --reason=kernel"),
+    ),
     "rollout": ("rollouts of settings to nodes", _add_rollout),
-    "migrations": ("pods that leave their nodes, where to, and why some do not", _add_migrations),
+    "migrations": (
+        "pods that leave their nodes, where to, and why some do not",
+        _of_module("migrations", "migrations --under-way"),
+    ),
     "crds": ("custom resource definitions", _add_crds),
     "quota": ("elastic quotas", _add_quota),
     "completion": ("a script by which a shell completes commands and flags", _add_completion),
