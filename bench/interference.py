@@ -1,6 +1,7 @@
 """Interference on a real kernel: a node in QEMU, disturbed by stress-ng and tc netem.
 
-``python -m bench.interference``: as root on Debian, with stress-ng and iproute2. Half an hour;
+``python -m bench.interference [PART_OF_A_NAME ...]``: all disturbances, or those whose names have
+one of the parts; as root on Debian, with stress-ng and iproute2. Half an hour for all of them;
 prints the table of results/interference.md.
 """
 
@@ -9,7 +10,8 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +22,11 @@ _PROGRAMS = ("stress-ng", "ip", "tc")
 _LIBC = re.compile(r"/(?:ld-linux|lib(?:c|m|dl|rt|pthread|resolv|gcc_s))[-.]")
 
 
-def run() -> dict[str, Any]:
-    """Boot the node, and return what its steps found, by name."""
+def run(parts: Sequence[str]) -> dict[str, Any]:
+    """Boot the node, and return what its steps found, by name; ``parts`` are of disturbances."""
     # Emulated beside other programs, the machine's timer looks broken to the kernel.
-    words = ("delayacct", "no_timer_check")
+    only = f"{interference_node.ONLY_WORD}={','.join(parts)}"
+    words = ("delayacct", "no_timer_check", only)
     return emulated.run(
         interference_node,
         *words,
@@ -70,7 +73,7 @@ def table(found: Mapping[str, Any]) -> str:
 
 
 def main() -> None:
-    found = run()
+    found = run(sys.argv[1:])
     (base.cache() / "interference.json").write_text(json.dumps(found, indent=1) + "\n")
     print(table(found))
 

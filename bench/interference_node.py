@@ -152,9 +152,7 @@ while True:
 """
 """It takes all memory, and gives a part of it back and takes it again."""
 _NETEM = "ip netns exec pod-web tc qdisc replace dev eth0 root netem"
-STEPS: tuple[Callable[[], Any], ...] = (
-    interference_start,
-    interference_quiet,
+_DISTURBANCES: tuple[Callable[[], Any], ...] = (
     _disturbance("stress-ng --cpu", ("sched_wait",), "stress-ng", "--cpu", "8"),
     _disturbance(
         "stress-ng --hdd",
@@ -177,6 +175,23 @@ STEPS: tuple[Callable[[], Any], ...] = (
     _disturbance(
         "tc netem loss", ("tcp_retransmits",), "sh", "-c", f"{_NETEM} loss 15%; sleep 1000", pod=""
     ),
+)
+ONLY_WORD = "disturbances"
+"""On the kernel's command line: parts of names, with commas between, of those that are wanted."""
+
+
+def _wanted() -> Iterator[Callable[[], Any]]:
+    words = dict(word.partition("=")[::2] for word in Path("/proc/cmdline").read_text().split())
+    parts = words.get(ONLY_WORD, "").split(",")
+    for step in _DISTURBANCES:
+        if any(part in step.__name__ for part in parts):
+            yield step
+
+
+STEPS: tuple[Callable[[], Any], ...] = (
+    interference_start,
+    interference_quiet,
+    *_wanted(),
     interference_cost,
 )
 
