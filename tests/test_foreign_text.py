@@ -117,6 +117,7 @@ PLACES: dict[str, tuple[Matches, set[str]]] = {
             "service/koord_service/unix_http.py",
             # Fixed paths, at hosts that the configuration names.
             "koordlet/koordlet/states_informer/kubelet_client.py",
+            "manager/koord_manager/cluster_page/neighbour.py",
             "scheduler/koord_scheduler/io/extender_client.py",
             "serving/koord_serving/admission/self_check.py",
         },
