@@ -23,7 +23,10 @@ version = release = VERSION
 root_doc = "docs/README"
 extensions = ["myst_parser", "sphinx_copybutton", "tools.docs_site.extension"]
 include_patterns = ["**.md"]
-exclude_patterns = [".*", "**/.*", "build", "dist", "**/*.egg-info", "**/__pycache__"]
+exclude_patterns = [
+    *("changelog.d", ".*", "**/.*", "build", "dist"),
+    *("**/*.egg-info", "**/__pycache__"),
+]
 
 nitpicky = True
 highlight_language = "text"
