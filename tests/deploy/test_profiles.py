@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,13 +11,19 @@ import pytest
 import yaml
 from koord_descheduler.config.descheduler_config import read_descheduler_config
 from koord_manager.program import gates as manager_gates
+from koord_model import node_slo_document
+from koord_model.keys import BATCH_MEMORY
+from koord_model.qos import QoSClass
 from koord_scheduler.config.scheduler_config import read_scheduler_config
 from koordlet.agent import feature_gates as koordlet_gates
+from koordlet.agent.config import select_plugins
+from koordlet.qos_manager import strategy_table
 
 from tests.deploy.helm import needs_helm, rendered
 from tests.deploy.manifests import DEPLOY, Id, Object, containers, identity, installed, load, read
 from tests.deploy.test_chart import Values, defaults, parsed
 from tests.deploy.test_kustomization import build, needs_kubectl
+from tests.support.views import GIB, FakeLatest, cpu_info, memory_info, pod_view, view
 
 PROFILES = sorted(path.name for path in (DEPLOY / "profiles").iterdir() if path.is_dir())
 each = pytest.mark.parametrize("name", PROFILES)
@@ -28,6 +35,8 @@ NEEDS = {
     "Reservation": "reservations",
 }
 """The chart's switch of each plugin that needs permissions of its own."""
+HOOKS = {"gpuenvinject", "rdmadeviceinject"}
+"""Those that give containers what the plugin DeviceShare allocated."""
 
 
 def profile(name: str) -> Values:
@@ -102,7 +111,8 @@ def with_sorted_env(objects: Mapping[Id, Object]) -> Mapping[Id, Object]:
 @each
 def test_gates_exist_and_plugins_are_built_and_have_their_rights(name: str) -> None:
     given = values(name)
-    assert {*switched_on(given["koordlet"]["featureGates"])} <= koordlet_gates.DEFAULTS.keys()
+    known = {*koordlet_gates.DEFAULTS, *koordlet_gates.OF_PLUGINS}
+    assert {*switched_on(given["koordlet"]["featureGates"])} <= known
     assert {*switched_on(given["manager"]["featureGates"])} <= manager_gates.DEFAULTS.keys()
     config = read_scheduler_config(scheduler_text(kustomized(name), "koord-scheduler-config"))
     assert not any(profile.not_built for profile in config.profiles)
@@ -113,6 +123,29 @@ def test_gates_exist_and_plugins_are_built_and_have_their_rights(name: str) -> N
     if "DeviceShare" in plugins:
         assert given["deviceDaemon"]["enabled"]
         assert "EnableSyncGPUSharedResource=false" not in given["manager"]["featureGates"]
+        hooks, _ = select_plugins((), given["koordlet"]["featureGates"].split(","), HOOKS)
+        assert {*hooks} == HOOKS
+
+
+@each
+def test_gates_of_eviction_evict_a_batch_pod_by_the_settings_that_nodes_get(name: str) -> None:
+    given = values(name)
+    section = json.loads(given["sloConfig"]["resourceThreshold"])["clusterStrategy"]
+    slo, ignored = node_slo_document.parse({"spec": {"resourceUsedThresholdWithBE": section}})
+    assert ignored == ()
+    batch = pod_view("batch", qos=QoSClass.BE, priority=5000, requests={BATCH_MEMORY: 50 * GIB})
+    full = FakeLatest(
+        {("node_memory_usage",): 90 * GIB, ("node_cpu_usage",): 9.9},
+        *(memory_info(100 * GIB), cpu_info(10)),
+        pod_memory_usage={"batch": 50 * GIB},
+        pod_cpu_usage={"batch": 9.0},
+    )
+    node = view(pods=(batch,), latest=full)
+    rules = {rule.GATE: rule for rule in map(strategy_table.load, strategy_table.available())}
+    for gate in switched_on(given["koordlet"]["featureGates"]):
+        if gate.endswith("Evict"):
+            plan = rules[gate].plan(node, rules[gate].settings(slo), None)
+            assert [claim.opt_in for claim in plan.claims] == [False], (gate, plan.decisions)
 
 
 @each
