@@ -155,7 +155,12 @@ def _add_metrics(commands: _Commands, name: str, words: str) -> None:
 
 
 def _add_why(commands: _Commands, name: str, words: str) -> None:
-    below = _group(commands, name, words, "why pod shop/web-0", "why pending shop/web-0")
+    description = (
+        f"Shows {words}. suppress, pod, evicted, cgroup and strategies ask koordlet, on its node; "
+        "all others ask the cluster."
+    )
+    calls = ("why pod shop/web-0", "why pending shop/web-0")
+    below = _group(commands, name, words, *calls, description=description)
     _add_why_koordlet(below)
     _add_why_cluster(below)
 

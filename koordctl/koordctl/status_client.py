@@ -36,7 +36,12 @@ PROXY = StatusEndpoint(
     "127.0.0.1:9319 or unix:///PATH",
     " Nodes that use NRI need no proxy.",
 )
-KOORDLET = StatusEndpoint("koordlet", "--status-address", "127.0.0.1:9316 or unix:///PATH")
+KOORDLET = StatusEndpoint(
+    "koordlet",
+    "--status-address",
+    "127.0.0.1:9316 or unix:///PATH",
+    " It answers on its own node.",
+)
 MANAGER = StatusEndpoint("koord-manager", "--metrics-addr", "127.0.0.1:8080")
 SCHEDULER = StatusEndpoint("koord-scheduler", "--port", "127.0.0.1:10251")
 DESCHEDULER = StatusEndpoint("koord-descheduler", "--port", "127.0.0.1:10251")

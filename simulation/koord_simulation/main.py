@@ -35,7 +35,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
         description="Run koordlet's strategies on a simulated node in accelerated time, and report "
-        "how its pods did. See koord_simulation/scenario/scenario_file.py.",
+        "how its pods did. Examples are in simulation/scenarios, all fields in "
+        "simulation/koord_simulation/scenario/scenario_file.py.",
         epilog="For each pod, p50 and p99 are means over the seconds it ran; worst is the 99th "
         "percentile of its p99 by second; throttled is the share of CPU periods with throttling. "
         "Turns count how often the CPUs allowed to best-effort pods changed direction.",

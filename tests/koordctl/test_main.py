@@ -16,7 +16,7 @@ PROXY_HINT = (
     "is koord-runtime-proxy running, and is this its --metrics-address? "
     "Nodes that use NRI need no proxy."
 )
-KOORDLET_HINT = "is koordlet running, and is this its --status-address?"
+KOORDLET_HINT = "is koordlet running, and is this its --status-address? It answers on its own node."
 
 
 def test_the_proxys_commands(proxy: str, run: Run) -> None:

@@ -41,7 +41,8 @@ def run(arguments: argparse.Namespace) -> CommandOutput:
     looked_at = places(arguments)
     if not looked_at:
         raise UsageError(
-            "neither a node nor a cluster is here; say which, and give --kubeconfig=FILE"
+            "neither a node nor a cluster is here; run koordctl doctor node, or "
+            "koordctl doctor cluster --kubeconfig=FILE"
         )
     found = {
         place: list(_node(arguments) if place == NODE else _cluster(arguments))

@@ -133,7 +133,8 @@ def _proxy(survey: NodeSurvey) -> Iterator[CheckResult]:
 def _koordlet(survey: NodeSurvey) -> Iterator[CheckResult]:
     status, node = survey.koordlet, survey.node
     if status is None:
-        yield CheckResult(Level.PROBLEM, "koordlet", survey.koordlet_error)
+        way = "start it; if it ends again: journalctl -u koordlet -n 50, or the log of its pod"
+        yield CheckResult(Level.PROBLEM, "koordlet", survey.koordlet_error, way)
         return
     for reason in status.health.reasons:
         yield CheckResult(Level.PROBLEM, "koordlet", reason)

@@ -41,7 +41,7 @@ async def test_neither_node_nor_cluster(
     monkeypatch.setenv("HOME", str(tmp_path))
     code, _, err = await ctl("doctor")
     assert code == 2
-    assert "give --kubeconfig=FILE" in err
+    assert "koordctl doctor cluster --kubeconfig=FILE" in err
 
 
 async def test_a_node_without_koordlet(ctl: Ctl, tmp_path: Path) -> None:
