@@ -82,9 +82,13 @@ class ElasticQuota:
     runtime: Amounts = field(default_factory=dict)
 
     def lent(self, resource: str) -> int:
-        """Return the part of its min that others may use, since its pods do not ask for it."""
+        """Return the part of its min that others may use, since its pods do not ask for it.
+
+        Nothing is written of a quota that no pod has asked yet: it lends all of its min.
+        """
         least = self.min.get(resource, 0)
-        return max(0, least - self.runtime.get(resource, least))
+        idle = self.allows_lent_resource and not (self.runtime or self.used)
+        return max(0, least - self.runtime.get(resource, 0 if idle else least))
 
     def borrowed(self, resource: str) -> int:
         """Return its pods' usage beyond its min."""

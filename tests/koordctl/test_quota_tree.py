@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from koord_model.keys import ANNOTATION_QUOTA_RUNTIME
+from koord_model.keys import ANNOTATION_QUOTA_RUNTIME, LABEL_ALLOW_LENT_RESOURCE
 from koordctl.output.tables import plain
 from koordctl.quota_tree import documents_of, lines
 
@@ -47,6 +47,14 @@ def test_children_are_below_their_parents_with_a_bar_and_their_lenders() -> None
     assert found[3].endswith("3 (b lends 3)")
     assert "████████████████████" in found[3]
     assert cells["b"][-1].startswith("█")
+
+
+def test_a_quota_of_which_nothing_is_written_yet_lends_all() -> None:
+    idle = quota_object("idle", {"cpu": "8"}, {"cpu": "4"}, "")
+    kept = quota_object("kept", {"cpu": "8"}, {"cpu": "2"}, "")
+    kept["metadata"]["labels"][LABEL_ALLOW_LENT_RESOURCE] = "false"
+    [row, *_] = list(plain(lines([shown("a", "7", "7", "8", "4", ""), idle, kept])))[1:]
+    assert row.endswith("3 (idle lends 4)")
 
 
 def test_no_quota_is_said() -> None:

@@ -72,7 +72,8 @@ def explain_waiting(scheduler: Scheduler, pod: ClusterPod, now: Now) -> Document
     name = pod.waiting.scheduler_name if pod.waiting is not None else ""
     if name in scheduler.profiles:
         return unexplained(pod.key, "leaving", f"{pod.key} was deleted before it had a node")
-    return unexplained(pod.key, "foreign", f'{pod.key} is for the scheduler "{name}", not this one')
+    reason = f'{pod.key} is for the scheduler "{name}", not this one; see kubectl describe pod'
+    return unexplained(pod.key, "foreign", reason)
 
 
 def explain_queued(scheduler: Scheduler, pod: QueuedPod, now: Now) -> Document:
