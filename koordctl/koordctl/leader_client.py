@@ -114,5 +114,6 @@ async def read_leader(
 def _outside(leader: ElectedProgram, holder: str, namespace: str) -> str:
     return (
         f"the leading {leader.noun} is {holder}, which is no pod of the namespace {namespace} with "
-        f"this page: if it runs outside the cluster, give its address, --address=HOST:{leader.port}"
+        "this page: if it runs outside the cluster, give commands that ask it alone its address, "
+        f"--address=HOST:{leader.port}"
     )

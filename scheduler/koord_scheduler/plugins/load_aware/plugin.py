@@ -45,7 +45,7 @@ class LoadAwareScheduling(Plugin):
     """Koordinator's plugin of that name."""
 
     name: ClassVar[str] = "LoadAwareScheduling"
-    helped_by: ClassVar[str] = "nodes that use less, or thresholds that are higher"
+    helped_by: ClassVar[str] = "nodes that report or use less, or thresholds that are higher"
     reads_labels: ClassVar[bool] = False
 
     def __init__(self, settings: LoadSettings) -> None:
