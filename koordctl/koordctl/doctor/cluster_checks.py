@@ -80,7 +80,8 @@ def _leaders(survey: ClusterSurvey, now: datetime.datetime) -> Iterator[CheckRes
         if state.leads:
             yield CheckResult(Level.OK, name, state.words)
         elif spec is None:
-            yield CheckResult(Level.NOTE, name, state.words)
+            way = f"if you installed it: kubectl -n {survey.namespace} get pods"
+            yield CheckResult(Level.NOTE, name, state.words, way)
         else:
             way = f"kubectl -n {survey.namespace} get pods, and the log of {name}"
             yield CheckResult(Level.PROBLEM, name, state.words, way)
