@@ -153,9 +153,16 @@ def test_pages_name_files_of_deploy_that_there_are() -> None:
     assert {(page, path) for page, path in named if not (ROOT / path).exists()} == set()
 
 
-def test_pages_name_gates_that_there_are() -> None:
+def _variables() -> Iterator[str]:
+    """Environment variables of all settings."""
+    for program, settings in PROGRAMS.items():
+        for field in dataclasses.fields(settings):
+            yield f"{program}_{field.name}".replace("-", "_").upper()
+
+
+def test_pages_name_gates_and_variables_that_there_are() -> None:
     gates = {name for defaults in GATES.values() for name in defaults}
-    known = gates | {*OF_PLUGINS, "NAME"}
+    known = gates | {*OF_PLUGINS, *_variables(), "NAME"}
     named = _named(r"(?<![\w.-])(?<!condition=)([A-Z]\w+)=(?:true|false)\b")
     assert named
     assert {(page, name) for page, name in named if name not in known} == set()
