@@ -52,10 +52,10 @@ def parse_settings(strategy: Strategy, slo: NodeSLO) -> StrategySettings:
 
 
 def find_unknown(strategies: Mapping[str, object], slo: NodeSLO) -> tuple[str, ...]:
-    """Report strategies that the NodeSLO names and that do not exist."""
+    """Report strategies that the NodeSLO names and that do not exist, or whose gate is off."""
     known = ", ".join(sorted(strategies))
     return tuple(
-        f"{_WHERE} names {shown(name)}; there are {known} (ignored)"
+        f"{_WHERE} names {shown(name)}; those with their gate on are {known} (ignored)"
         for name in slo.strategies
         if name not in strategies
     )

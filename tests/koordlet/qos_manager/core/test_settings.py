@@ -97,4 +97,4 @@ def test_a_mode_or_a_strategy_that_there_is_not() -> None:
     assert found.ignored == (f"{where}.{wrong}",)
     slo = NodeSLO(strategies={"mine": {}, "yours": {}})
     [line] = find_unknown({"mine": STRATEGY, "ours": STRATEGY}, slo)
-    assert line == f'{where} names "yours"; there are mine, ours (ignored)'
+    assert line == f'{where} names "yours"; those with their gate on are mine, ours (ignored)'
