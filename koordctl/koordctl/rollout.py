@@ -171,7 +171,10 @@ def _previous(found: Rollouts, name: str, to: str) -> Json:
         others = [past for past in history if past.get("content") not in (None, now)]
         version = others[-1] if others else None
         if version is None:
-            raise AskError(f'entry "{name}" has no earlier content; see koordctl rollout history')
+            raise AskError(
+                f'entry "{name}" has no earlier content; take it out of {KEY} to end it, '
+                "and leave {} there if no other is left"
+            )
     if version.get("content") is None:
         raise AskError(f"the content of version {version['version']} is too old or too large")
     known: Json = version

@@ -25,11 +25,8 @@ from tests.apiserver.example_cluster import CARDS, NUMA_NODES, example_cluster
 from tests.apiserver.example_commands import WITH_COMMANDS, WITHOUT_COMMANDS, commands
 from tests.apiserver.real_cluster import ROOT, RealCluster
 from tests.support.kube_apiserver import ADMIN, KubeApiserver, find_program
-from tests.support.manager_program import NAMESPACE
 from tests.support.processes import PATIENCE
 from tests.support.waiting import until
-
-CONFIG = "slo-controller-config"
 
 pytestmark = pytest.mark.skipif(
     find_program("kube-controller-manager") is None, reason="needs kube-controller-manager"
@@ -94,6 +91,10 @@ def test_annotations_have_what_the_comments_say(cluster: RealCluster) -> None:
     assert len({cpu // 2 for cpu in cpus}) == 2, "whole cores"
 
 
+def specs(cluster: RealCluster) -> list[dict[str, Any]]:
+    return [one["spec"] for one in cluster.get("nodeslos")["items"]]
+
+
 async def test_all_are_there_at_once_and_nothing_is_left_of_them(cluster: RealCluster) -> None:
     shell = Shell(cluster.server)
     for file in WITHOUT_COMMANDS:
@@ -105,4 +106,4 @@ async def test_all_are_there_at_once_and_nothing_is_left_of_them(cluster: RealCl
     await until(lambda: cluster.kubectl("get", kinds, "-o", "name") == "", "all is gone")
     assert "spark" not in cluster.names("clustercolocationprofiles")
     assert cluster.names("podgroups") == {"training"}, "a piece to copy"
-    assert "pykoord-config" not in cluster.get("cm", CONFIG, "-n", NAMESPACE)["data"]
+    await until(lambda: not any("extensions" in one for one in specs(cluster)), "no settings left")

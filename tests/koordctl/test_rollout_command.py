@@ -116,6 +116,10 @@ async def test_mistakes_have_a_way_out(api: KubeApi, ctl: Ctl) -> None:
     code, _, error = await ctl("rollout", "pause", "ofload")
     assert code == 1
     assert error.endswith('has no entry "ofload"; did you mean offload?\n')
+    put(api, history=FOLLOWED["history"][1:])
+    code, _, error = await ctl("rollout", "undo", "offload")
+    assert code == 1
+    assert "take it out of pykoord-config" in error
     api.delete(CONFIG_MAPS, f"{NAME}-rollout", NAMESPACE)
     code, _, error = await ctl("rollout", "status")
     assert code == 1
