@@ -77,7 +77,8 @@ def ask(address: str, page: str, program: StatusEndpoint = PROXY) -> bytes:
     if response.status != http.client.OK:
         raise AskError(
             f"{address} answers {page} with {response.status}; "
-            f"is this the {program.setting} of {program.name}?"
+            f"is this the {program.setting} of {program.name}? If so, its log says what it "
+            "does not do here"
         )
     return body
 

@@ -36,7 +36,7 @@ def test_nobody_there(tmp_path: Path) -> None:
 
 def test_somebody_else_there(serve: Serve) -> None:
     address = serve(metrics=StatusPage(b"")).address
-    with pytest.raises(AskError, match=f"{address} answers /healthz with 404; is this"):
+    with pytest.raises(AskError, match=f"{address} answers /healthz with 404; is this .* its log"):
         ask(address, "/healthz")
 
 

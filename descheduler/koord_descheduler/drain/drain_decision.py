@@ -68,15 +68,17 @@ def _succeeded(view: DrainView) -> int:
 
 def _message(view: DrainView, status: DrainStatus, seen: Set[DrainSignal]) -> str:
     total = len(view.pods)
+    pods = "1 pod has" if total == 1 else f"{total} pods have"
     match status.phase:
         case DrainPhase.PENDING:
             return _pending_message(view)
         case DrainPhase.PLANNING:
             return f"{sum(state.is_proved for state in view.pods)} of {total} pods have a place"
         case DrainPhase.WAITING if view.spec.is_dry_run:
-            return f"dry run: {total} pods have a place; nothing is done"
+            return f"dry run: {pods} a place; nothing is done"
         case DrainPhase.WAITING:
-            return f"{total} pods have a place; confirmState Confirmed lets them move"
+            way = f"confirmState Confirmed (koordctl drain {view.spec.node} --confirm)"
+            return f"{pods} a place; {way} lets them move"
         case DrainPhase.RUNNING:
             wave = wave_of(view)
             number = wave[0].pod.wave if wave else 0

@@ -41,6 +41,9 @@ def test_a_node_is_planned_proved_confirmed_and_drained(reserves: bool) -> None:
         phases.append(found.step())
         found.others()
     assert list(dict.fromkeys(phases)) == ["Pending", "Planning", "Waiting"]
+    assert found.status["message"].startswith(
+        "2 pods have a place; confirmState Confirmed (koordctl"
+    )
     assert len(found.reservations) == (2 if reserves else 0)
     assert all(each["spec"]["allocateOnce"] for each in found.reservations.values())
     assert {each["targetNode"] for each in found.status["pods"]} == {"b", "c"}
