@@ -16,6 +16,7 @@ from koord_descheduler.program.plan_document import plan_document
 from koord_descheduler.program.round_planner import RoundPlanner
 from koordctl.defrag import lines as defrag_lines
 from koordctl.descheduler import plan_lines, why_lines
+from koordctl.output.tables import plain
 from rich.console import Console
 from rich.table import Table
 
@@ -95,7 +96,7 @@ def cool_down(console: Console, load: DemoLoad, history: RoundHistory) -> tuple[
 def _show_plan(console: Console, plan: RoundPlan) -> None:
     console.print("\n[dim]koordctl descheduler plan[/]\n")
     rows = 0
-    for line in plan_lines(plan_document(plan._replace(notes={}))):
+    for line in plain(plan_lines(plan_document(plan._replace(notes={})))):
         rows = rows + 1 if line else 0
         if rows <= _MOST_ROWS:
             console.print(f"  {line}", markup=False, soft_wrap=True)
@@ -130,7 +131,7 @@ def explain(console: Console, load: DemoLoad, history: RoundHistory) -> None:
     named = [key for key in load.on if key.partition("/")[2].startswith((PINNED, BUDGETED))]
     for key in [*([moved["pod"]] if moved else []), *named]:
         console.print(f"\n[dim]koordctl descheduler why {key}[/]\n")
-        for line in why_lines(history.why(key)):
+        for line in plain(why_lines(history.why(key))):
             console.print(f"  {line}", markup=False, soft_wrap=True)
 
 
@@ -139,7 +140,7 @@ def defragment(console: Console) -> None:
     console.print("\n[bold]A job waits for eight GPUs; 15 are free, five at most on one node.[/]")
     console.print("\n[dim]koordctl defrag --plan[/]\n")
     plan = defrag_plan(fragmented_cluster(), 1_700_000_000.0, {"targets": ["WaitingPods"]})
-    for line in defrag_lines(plan):
+    for line in plain(defrag_lines(plan)):
         console.print(f"  {line}", markup=False, soft_wrap=True)
 
 

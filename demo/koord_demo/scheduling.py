@@ -16,6 +16,7 @@ from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.program.explanation import Now, explain_waiting
 from koord_scheduler.state.pod_reader import ClusterPod, PodReader
+from koordctl.output.tables import plain
 from koordctl.placement_text import waiting_lines
 from koordctl.scheduler_documents import PlacementDocument
 from rich.console import Console
@@ -112,7 +113,7 @@ def show(console: Console, cluster: DemoCluster, placed: int, seconds: float) ->
     now = Now(time.monotonic(), time.time())
     found = explain_waiting(cluster.scheduler, cluster.pods[key], now)
     console.print(f"\n[bold]Why does one of them wait?[/] [dim]koordctl why pending {key}[/]\n")
-    for line in waiting_lines(msgspec.convert(found, PlacementDocument)):
+    for line in plain(waiting_lines(msgspec.convert(found, PlacementDocument))):
         console.print(line, markup=False)
 
 

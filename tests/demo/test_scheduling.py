@@ -27,6 +27,7 @@ def test_as_it_is_started() -> None:
     assert placed + waiting == 720
     assert placed > 700
     assert any(line.endswith("no node takes it at present") for line in lines)
+    assert "  REJECTED BY       NODES  BY IT ALONE" in lines, "a table as koordctl shows it"
     assert any(line.endswith("nvidia.com/gpu") and " lacks " in line for line in lines)
 
 

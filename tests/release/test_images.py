@@ -40,7 +40,7 @@ CONFIGURATIONS = {
     "leaderElection: {resourceName: koord-scheduler, resourceNamespace: koordinator-system}\n"
     "profiles: [{schedulerName: koord-scheduler}]\n",
     DESCHEDULER: "apiVersion: descheduler/v1alpha2\nkind: DeschedulerConfiguration\n"
-    "profiles: [{name: koord-descheduler}]\n",
+    "deschedulingInterval: 60s\nprofiles: [{name: koord-descheduler}]\n",
 }
 HOST = (
     *("/host-cgroup", "/host-etc-hookserver", "/host-run", "/host-sys", "/host-sys-fs"),
