@@ -35,7 +35,9 @@ class _ParserFound(BaseException):
 def programs() -> list[EntryPoint]:
     """Return the installed programs."""
     scripts = distribution("pykoord").entry_points.select(group="console_scripts")
-    return sorted((script for script in scripts if script.name != _ALIAS), key=lambda one: one.name)
+    return sorted(
+        (script for script in scripts if script.name != _ALIAS), key=lambda script: script.name
+    )
 
 
 def parser(program: EntryPoint) -> argparse.ArgumentParser:

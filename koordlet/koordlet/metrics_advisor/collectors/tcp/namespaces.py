@@ -69,7 +69,7 @@ class NamespaceReading:
         self, visits: Mapping[int, Visit], last: Mapping[int, Namespace]
     ) -> dict[int, Namespace]:
         """Namespaces as they are now; one whose turn has not come, as it was."""
-        self._turn = max((one.turn for one in last.values()), default=0)
+        self._turn = max((namespace.turn for namespace in last.values()), default=0)
         found: dict[int, Namespace] = {}
         waiting: list[tuple[int, TCPCounters | None]] = []
         for where, visit in visits.items():
@@ -83,7 +83,7 @@ class NamespaceReading:
             elif _has_sent(before, counters):
                 with ended(visit.group, self._reading):
                     found[where] = self._again(visit, found.pop(where), counters)
-        waiting.sort(key=lambda one: last[one[0]].turn if one[0] in last else 0)
+        waiting.sort(key=lambda due: last[due[0]].turn if due[0] in last else 0)
         self._dump(waiting, visits, found)
         return found
 
@@ -100,7 +100,7 @@ class NamespaceReading:
         found: dict[int, Namespace],
     ) -> None:
         end = self._table.cpu_time() + _DUMP_SECONDS
-        room = _MOST - sum(len(one.connections) for one in found.values())
+        room = _MOST - sum(len(namespace.connections) for namespace in found.values())
         for where, counters in waiting:
             if self._table.cpu_time() >= end:
                 return
