@@ -17,7 +17,7 @@ from koordctl.amounts import UNKNOWN
 from koordctl.errors import AskError
 from koordctl.koordlet_client import ADDRESS
 from koordctl.output.result import CommandOutput
-from koordctl.output.tables import Block, Styled, bad, good, table
+from koordctl.output.tables import Block, StyledText, bad, good, table
 from koordctl.render import clean
 from koordctl.reservations import quantities
 
@@ -147,7 +147,7 @@ def _row(device: Json) -> tuple[str, ...]:
         _amounts(device.get("resources")),
         *(each or UNKNOWN for each in holders),
     )
-    return tuple(cell if isinstance(cell, Styled) else clean(str(cell)) for cell in cells)
+    return tuple(cell if isinstance(cell, StyledText) else clean(str(cell)) for cell in cells)
 
 
 def _wrong(device: Json) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from koordctl.amounts import UNKNOWN
-from koordctl.output.tables import Block, Style, Styled, table
+from koordctl.output.tables import Block, Style, StyledText, table
 from koordctl.render import clean, span, time_text
 
 _HEADER = ("PROGRAM", "PLACE", "VERSION", "HEALTH", "SINCE", "LEADER", "READY", "LEASE")
@@ -78,7 +78,7 @@ def _row(state: ProgramState, now: float) -> tuple[str, ...]:
         clean(state.program),
         state.place,
         clean(state.version) or UNKNOWN,
-        Styled.of(health, _STYLES[state.health]),
+        StyledText.of(health, _STYLES[state.health]),
         since,
         *(clean(word) or UNKNOWN for word in (state.leader, state.ready, state.lease)),
     )

@@ -9,7 +9,7 @@ from koord_model.version import COMMIT, VERSION
 
 
 class BuildInfo(NamedTuple):
-    """Version of the distribution, its commit ("checkout" where it is no release), Python."""
+    """Version of the distribution, its commit ("checkout" without a release), Python."""
 
     version: str
     revision: str

@@ -33,7 +33,7 @@ from tests.support.scheduler_program import QUICK, SchedulerProgram
 PROFILE = "everything"
 CPUS, CARDS, NUMA_NODES = 32, 4, 2
 CARDS_OF = {"gpu-1": CARDS, "node-7": 0, "node-8": 0, "node-9": 0}
-"""How many GPUs each has."""
+"""Number of GPUs of each."""
 _NO_PODS = {
     "target": {"kind": "Deployment|DaemonSet"},
     "patch": '{"$patch": "delete", "kind": "any", "metadata": {"name": "any"}}',

@@ -17,7 +17,7 @@ WITHOUT_COMMANDS = [file for file in _FILES if file not in WITH_COMMANDS]
 
 
 def commands(file: Path) -> tuple[list[str], list[str]]:
-    """What one types to try an example, and to remove it."""
+    """Commands to try an example, and to remove it."""
     text = file.read_text()
     remove = _REMOVE.search(text)
     assert remove

@@ -40,7 +40,7 @@ def rendered(values: Mapping[str, Any]) -> str:
 
 
 def notes(values: Mapping[str, Any]) -> str:
-    """What Helm says after an installation."""
+    """Helm's notes after an installation."""
     words = ("install", "pykoord", str(CHART), "--dry-run=client", "-o", "json", "-f", "-")
     done = helm(*words, values=values)
     assert done.returncode == 0, done.stderr

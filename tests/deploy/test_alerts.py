@@ -127,7 +127,7 @@ def unit_test(alert: str, case: dict[str, Any], interval: str) -> dict[str, Any]
 
 
 def promtool(verb: str, files: list[Path]) -> str:
-    """What it says of rules, or of tests of them."""
+    """Output of promtool about rules, or about tests of them."""
     assert PROMTOOL is not None
     command = [PROMTOOL, verb, "rules", *map(str, files)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

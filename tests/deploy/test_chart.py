@@ -47,7 +47,7 @@ def nested(given: Mapping[str, Any]) -> Values:
 
 
 def objects(given: Mapping[str, Any]) -> dict[Id, Object]:
-    """What Helm makes of values by their names with dots."""
+    """Helm's rendering of values by their names with dots."""
     return read([rendered(nested(given))])
 
 

@@ -1,4 +1,4 @@
-"""Where releases are published is one setting, which manifests, chart and documents follow."""
+"""The place of publication is one setting, which manifests, chart and documents follow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a release is built of: the lock, and the tag."""
+"""Sources of a release: the lock, and the tag."""
 
 from __future__ import annotations
 

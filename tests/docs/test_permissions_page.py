@@ -1,4 +1,4 @@
-"""What the manifests let programs write is on the page of permissions, in the program's section."""
+"""Each right to write in the manifests is on the page of permissions, in the program's section."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def prometheus(folder: Path, pages: dict[str, GrowingPage]) -> Iterator[str]:
 
 
 def ask(api: str, path: str, **parameters: str) -> Any:
-    """What it answers; HTTPError with its reason where it does not take the query."""
+    """Its answer; HTTPError with its reason where it does not take the query."""
     url = f"{api}/{path}?{urllib.parse.urlencode(parameters)}"
     with urllib.request.urlopen(url, timeout=30) as answer:
         return json.load(answer)["data"]

@@ -56,7 +56,7 @@ def run_before(before: ReleaseBefore, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 UP_AND_DOWN = [False, True]
-"""Whether what comes second is the release before: an upgrade, then a downgrade."""
+"""An upgrade, then a downgrade: the release before comes second."""
 
 
 @pytest.mark.parametrize("to_before", UP_AND_DOWN, ids=["upgrade", "downgrade"])

@@ -1,1 +1,1 @@
-"""What `make release` made, in ``dist``; skipped with a reason where it is not there."""
+"""Results of `make release`, in ``dist``; skipped with a reason where it is not there."""

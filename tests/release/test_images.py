@@ -50,7 +50,7 @@ HOST = (
 
 
 def why_not() -> str | None:
-    """What keeps images from being run here; None where nothing does."""
+    """Reason why images cannot run here; None where they can."""
     if not LAYOUT.exists():
         return f"no {LAYOUT}: run make release"
     if os.geteuid() != 0:

@@ -27,7 +27,7 @@ needs_chromium = pytest.mark.skipif(
 DESKTOP, PHONE = 1400, 360
 """Widths in pixels; of phones one of the narrowest there is."""
 _FRESH = "body[data-fresh]"
-"""What ``page.js`` sets once the first answers are shown."""
+"""Mark that ``page.js`` sets once the first answers are shown."""
 _MILLISECONDS = 60_000
 
 

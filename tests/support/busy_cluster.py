@@ -59,7 +59,7 @@ def _quota(name: str, parent: str, used: int, runtime: int, least: int, most: in
 
 
 def busy_summary(number: int) -> ClusterSummary:
-    """What the leader of so many nodes knows."""
+    """Knowledge of the leader of so many nodes."""
     root = "koordinator-root-quota"
     quotas = (
         _quota("research", root, 910, 1000, 1000, 1600),

@@ -1,4 +1,4 @@
-"""What each program serves at /metrics after all has happened once: its real registries, filled."""
+"""Page of each program at /metrics after all has happened once: its real registries, filled."""
 
 from __future__ import annotations
 

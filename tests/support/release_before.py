@@ -47,7 +47,7 @@ class ReleaseBefore:
 
     @cached_property
     def environment(self) -> list[str]:
-        """What stands before a command, so that Python finds this release's packages first."""
+        """Words before a command, so that Python finds this release's packages first."""
         packages = {str(path.parent.parent) for path in self._files.glob("*/*/py.typed")}
         return ["env", f"PYTHONPATH={os.pathsep.join(sorted(packages))}"]
 
@@ -72,7 +72,7 @@ class ReleaseBefore:
         return path
 
     def run(self, code: str) -> str:
-        """What some Python prints that uses its packages."""
+        """Output of a Python program that uses its packages."""
         return _run([*self.environment, sys.executable, "-c", code])
 
 

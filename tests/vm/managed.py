@@ -220,4 +220,4 @@ def _batch(annotations: Mapping[str, str]) -> dict[str, str]:
 WARNED = (
     r"nri not available yet|collector=rdma|took more than 100 ms of CPU|has not come back for 10 s"
 )
-"""What is said all the same: no NRI, no RDMA here, and the machine is an emulated one."""
+"""Messages that come all the same: no NRI, no RDMA here, and the machine is an emulated one."""

@@ -347,7 +347,7 @@ class Managing:
         self.kubelet.list_pods(Path(managed.LISTED), managed.spec)
 
     def said(self) -> str:
-        """What koordlet has said since it was started."""
+        """Log of koordlet since it was started."""
         return str(node.run(f"{_KOORDLET} --since=@{self.began:.0f}")["output"])
 
     def cpus_of(self, name: str) -> str:

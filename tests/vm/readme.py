@@ -18,7 +18,7 @@ DROP_INS = (
     (INTERRUPTS, "ProtectKernelTunables"),
     (PLUGINS, "/var/lib/katalyst"),
 )
-"""What an administrator adds who turns everything on: pages, and a word of what is wanted there."""
+"""Additions by an administrator who turns everything on: pages, and a word of what they show."""
 
 
 def steps(text: str, section: str = "On a real node") -> dict[int, list[str]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from koordctl.output.tables import Block, Style, Styled, table
+from koordctl.output.tables import Block, Style, StyledText, table
 from koordctl.render import clean, count
 
 
@@ -54,7 +54,7 @@ def blocks(results: Iterable[CheckResult]) -> Iterator[Block]:
     for result in results:
         level = str(result.level)
         if result.level in _STYLES:
-            level = Styled.of(level, _STYLES[result.level])
+            level = StyledText.of(level, _STYLES[result.level])
         rows.append((level, clean(result.about), clean(result.text)))
         if result.way_out:
             rows.append(("", "", f"→ {clean(result.way_out)}"))

@@ -24,14 +24,14 @@ class Style(StrEnum):
     BAD = "\x1b[31m"
 
 
-class Styled(str):
+class StyledText(str):
     """Text with a style, which shows on terminals alone."""
 
     __slots__ = ("style",)
     style: Style
 
     @classmethod
-    def of(cls, text: str, style: Style) -> Styled:
+    def of(cls, text: str, style: Style) -> StyledText:
         """The text with a style."""
         styled = cls(text)
         styled.style = style
@@ -40,17 +40,17 @@ class Styled(str):
 
 def good(text: str) -> str:
     """Text that says that all is well."""
-    return Styled.of(text, Style.GOOD)
+    return StyledText.of(text, Style.GOOD)
 
 
 def warning(text: str) -> str:
     """Text about what may need a look."""
-    return Styled.of(text, Style.WARNING)
+    return StyledText.of(text, Style.WARNING)
 
 
 def bad(text: str) -> str:
     """Text about what is wrong."""
-    return Styled.of(text, Style.BAD)
+    return StyledText.of(text, Style.BAD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ def _shortened(text: str, width: int) -> str:
 
 
 def _painted(text: str, source: str, canvas: Canvas, style: Style | None = None) -> str:
-    style = source.style if isinstance(source, Styled) else style
+    style = source.style if isinstance(source, StyledText) else style
     return f"{style}{text}{_END}" if canvas.has_colors and style and text else text
 
 

@@ -171,7 +171,7 @@ def open_node(
     )
     cookies, why_not = core_sched.available()
     if settings.dry_run:
-        # A cookie is no file that something could be laid over.
+        # Cookies are system calls: values cannot be laid over them as over files.
         cookies, why_not = False, "cookies have no dry run"
     if not cookies:
         _log.debug("no core scheduling", reason=why_not)

@@ -23,7 +23,7 @@ class LeaderAddress:
         self._known = ("", "")
 
     async def of(self, identity: str) -> str:
-        """HOST:PORT of the manager of an identity; "" if it is no pod, or that is not known."""
+        """HOST:PORT of the manager of an identity; "" if that is not a pod, or not known."""
         if self._port and self._known[0] != identity:
             # An identity is the pod's name, and what makes this run of it the only one.
             pod = identity.rpartition("_")[0]

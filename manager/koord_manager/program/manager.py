@@ -119,7 +119,7 @@ class Manager:
         self._leader_address = LeaderAddress(
             client,
             settings.leader_election_namespace,
-            int(port) if port.isdigit() else 0,  # a unix socket: there is no address
+            int(port) if port.isdigit() else 0,  # a unix socket has none
         )
         self._node_metrics: NodeMetricServer | None = None
         extra = (

@@ -70,5 +70,5 @@ def _with_context(
 
 
 def _same_trace(parent: str, context: str) -> bool:
-    """True if the span goes on with the parent's trace: what is no traceparent is none."""
+    """True if both traceparents have the same trace identifier."""
     return parent.split("-")[1:2] == context.split("-")[1:2]

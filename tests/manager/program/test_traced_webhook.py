@@ -28,7 +28,7 @@ REQUEST = AdmissionRequest("1", AdmissionOperation.CREATE, "pods", namespace="sh
 def answer(
     request: AdmissionRequest, verdict: AdmissionResponse = ADMITTED
 ) -> tuple[AdmissionResponse, RecordedSpans]:
-    """What the API server gets of a webhook that says this, and the spans."""
+    """The API server's answer from a webhook that says this, and the spans."""
     spans = RecordedSpans()
     row = replace(TABLE[0], handler=lambda _request, _view: verdict)
     said = traced(row, spans)(request, VIEW)

@@ -22,7 +22,7 @@ _MEBIBYTE = 1 << 20
 class ClusterUsage:
     """Columns of the nodes of ``names``, and sums over all of them.
 
-    ``percents`` are of the node's capacity, ``NOT_KNOWN`` where there is no recent report or
+    ``percents`` are of the node's capacity, ``NOT_KNOWN`` without a recent report or
     nothing is offered: of ``cpu`` and ``memory`` used, of CPU ``batch_offered`` and
     ``batch_used`` by batch pods. ``capacity`` is millicores and MiB; ``sums`` have ``cpu`` and
     ``memory`` in the same units.

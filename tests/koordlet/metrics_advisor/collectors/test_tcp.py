@@ -43,7 +43,7 @@ class Node:
         self.seconds = self.cpu = self._used = 0.0
         self.asked: list[tuple[int, tuple[int, ...]]] = []
         self.ending: list[Connection] | None = None
-        """What is there once the counters were read."""
+        """Connections that are there once the counters were read."""
         self._seen: dict[int, dict[int, Connection]] = {}
         self._inodes: dict[int, int] = {}
         sources = CollectorSources(self.tree, self.layout, connections=self)

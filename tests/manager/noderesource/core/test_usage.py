@@ -1,4 +1,4 @@
-"""What nodes use and offer, as people see it."""
+"""Usage and offers of nodes, as people see them."""
 
 from __future__ import annotations
 

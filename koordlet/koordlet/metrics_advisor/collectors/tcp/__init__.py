@@ -27,7 +27,7 @@ from koordlet.metric_cache.core.samples import Sample, Series
 from koordlet.metrics_advisor.collectors.tcp.namespaces import (
     Labels,
     Namespace,
-    NamespaceReading,
+    NamespaceReader,
     Visit,
     ended,
 )
@@ -117,7 +117,7 @@ class Collector:
                 counted = reading.of_group(f"{self._proc}/{process}/net/dev", network_bytes)
                 if counted is not None:
                     traffic[pod.labels] = counted
-        namespaces = NamespaceReading(table, self._proc, reading)
+        namespaces = NamespaceReader(table, self._proc, reading)
         found = namespaces.read(visits, last.namespaces if last else {})
         return _Round(context.steady, found, traffic)
 

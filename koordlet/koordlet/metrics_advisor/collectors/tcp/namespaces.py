@@ -51,7 +51,7 @@ class Visit(NamedTuple):
     owners: dict[int, Labels]
 
 
-class NamespaceReading:
+class NamespaceReader:
     """One round: ``visits`` and what was read at earlier rounds, by the namespace's inode."""
 
     def __init__(
