@@ -59,13 +59,15 @@ class _Metadata(msgspec.Struct, gc=False):
     owners: list[OwnerReference] | None = msgspec.field(default=None, name="ownerReferences")
 
 
-class _Ended(msgspec.Struct, gc=False):
+class ContainerStateTerminated(msgspec.Struct, gc=False):
+    """End of a container."""
+
     reason: str = ""
     finished: datetime | None = msgspec.field(default=None, name="finishedAt")
 
 
 class _State(msgspec.Struct, gc=False):
-    terminated: _Ended | None = None
+    terminated: ContainerStateTerminated | None = None
 
 
 class _ContainerStatus(msgspec.Struct, gc=False):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 import msgspec
 from koord_kube.views.decode import decode_view
 from koord_kube.views.metadata import OwnerReference
-from koord_kube.views.pod import ResourceRequirements
+from koord_kube.views.pod import ContainerStateTerminated, ResourceRequirements
 from koord_model.demand import amounts
 from koord_model.keys import ANNOTATION_MIRROR
 from koord_model.qos import QoSClass, qos_class
@@ -85,13 +84,8 @@ class _Spec(msgspec.Struct):
     containers: list[_Container] | None = None
 
 
-class _Ended(msgspec.Struct):
-    reason: str = ""
-    finished: datetime | None = msgspec.field(default=None, name="finishedAt")
-
-
 class _State(msgspec.Struct):
-    terminated: _Ended | None = None
+    terminated: ContainerStateTerminated | None = None
     running: dict[str, Any] | None = None
 
 
